@@ -1,0 +1,554 @@
+//! Tiles (c2sp.org/tlog-tiles): coordinates, paths, and proofs from stored tiles.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::TREE_SIZE_MAX;
+use crate::hash::{HASH_BYTES, NodeHash};
+use crate::text;
+use crate::tree::{NodeId, NodeReader, reduce};
+
+/// Hashes in a full tile, entries in a full bundle.
+pub const TILE_WIDTH: u16 = 256;
+/// Tree levels a tile spans.
+pub const TILE_HEIGHT: u8 = 8;
+/// Highest tile level that a path may name.
+pub const TILE_LEVEL_MAX: u8 = 63;
+
+/// What a tile path points at.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum TileKind {
+    /// Hashes; level 0 are leaf hashes, each hash above spans a full tile below.
+    Hashes {
+        /// The tile level, 0 to 63.
+        level: u8,
+    },
+    /// An entry bundle.
+    Entries,
+}
+
+/// A tile or entry bundle of a log, full (width 256) or partial.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct TilePath {
+    kind: TileKind,
+    index: u64,
+    width: u16,
+}
+
+/// Why a path names no tile.
+#[derive(Debug, Error, PartialEq, Eq, Clone, Copy)]
+#[non_exhaustive]
+pub enum TilePathError {
+    /// It does not start with `tile/` and a level or `entries`.
+    #[error("the path is not tile/<level>/<index> or tile/entries/<index>")]
+    Shape,
+    /// The level is not a canonical decimal from 0 to 63.
+    #[error("the tile level is not a decimal from 0 to 63")]
+    Level,
+    /// The index is not in canonical three-digit elements, or beyond 2^63 - 1.
+    #[error("the tile index is not written in three-digit elements (1234067 is x001/x234/067)")]
+    Index,
+    /// The width is not a canonical decimal from 1 to 255.
+    #[error("the partial width is not a decimal from 1 to 255")]
+    Width,
+}
+
+impl TilePath {
+    /// A tile from its coordinates.
+    ///
+    /// # Errors
+    /// [`TilePathError`] for a level above 63, an index above 2^63 - 1, a width of 0 or above 256.
+    pub const fn new(kind: TileKind, index: u64, width: u16) -> Result<Self, TilePathError> {
+        if let TileKind::Hashes { level } = kind
+            && level > TILE_LEVEL_MAX
+        {
+            return Err(TilePathError::Level);
+        }
+        if index > TREE_SIZE_MAX {
+            return Err(TilePathError::Index);
+        }
+        if width == 0 || width > TILE_WIDTH {
+            return Err(TilePathError::Width);
+        }
+        Ok(Self { kind, index, width })
+    }
+
+    /// Hashes of a level, or entries.
+    pub const fn kind(&self) -> TileKind {
+        self.kind
+    }
+
+    /// Position among the tiles of its level.
+    pub const fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// Hashes or entries in it, 1 to 256.
+    pub const fn width(&self) -> u16 {
+        self.width
+    }
+
+    /// Whether it is a partial tile.
+    pub const fn is_partial(&self) -> bool {
+        self.width < TILE_WIDTH
+    }
+
+    /// The full tile at the same place, which replaces a partial one in time.
+    #[must_use]
+    pub const fn full(self) -> Self {
+        Self { width: TILE_WIDTH, ..self }
+    }
+}
+
+/// The path below the log's prefix, without a leading slash.
+impl fmt::Display for TilePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            TileKind::Hashes { level } => write!(f, "tile/{level}/")?,
+            TileKind::Entries => f.write_str("tile/entries/")?,
+        }
+        // Seven elements hold any 64-bit index.
+        for power in (1..7).rev() {
+            let above = self.index / 1000u64.pow(power);
+            if above > 0 {
+                write!(f, "x{:03}/", above % 1000)?;
+            }
+        }
+        write!(f, "{:03}", self.index % 1000)?;
+        if self.is_partial() { write!(f, ".p/{}", self.width) } else { Ok(()) }
+    }
+}
+
+impl FromStr for TilePath {
+    type Err = TilePathError;
+
+    fn from_str(path: &str) -> Result<Self, TilePathError> {
+        let rest = path.strip_prefix("tile/").ok_or(TilePathError::Shape)?;
+        let (level, rest) = rest.split_once('/').ok_or(TilePathError::Shape)?;
+        let kind = if level == "entries" {
+            TileKind::Entries
+        } else {
+            let level = text::parse_decimal(level).and_then(|level| u8::try_from(level).ok());
+            TileKind::Hashes { level: level.ok_or(TilePathError::Level)? }
+        };
+        let (index, width) = match rest.split_once(".p/") {
+            None => (rest, TILE_WIDTH),
+            Some((index, width)) => {
+                let width = text::parse_decimal(width).and_then(|width| u16::try_from(width).ok());
+                (index, width.filter(|width| *width < TILE_WIDTH).ok_or(TilePathError::Width)?)
+            }
+        };
+        Self::new(kind, parse_index(index).ok_or(TilePathError::Index)?, width)
+    }
+}
+
+fn parse_index(index: &str) -> Option<u64> {
+    let mut value: u64 = 0;
+    let mut elements = index.split('/').peekable();
+    let mut first = true;
+    while let Some(element) = elements.next() {
+        let digits = match elements.peek() {
+            Some(_) => element.strip_prefix('x')?,
+            None => element,
+        };
+        if digits.len() != 3 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        let number: u64 = digits.parse().ok()?;
+        if first && number == 0 && elements.peek().is_some() {
+            return None;
+        }
+        first = false;
+        value = value.checked_mul(1000)?.checked_add(number)?;
+    }
+    Some(value)
+}
+
+/// Hashes that level `level` holds in a tree of `size` leaves: one for each full subtree of
+/// `256^level` leaves.
+pub const fn level_hashes(level: u8, size: u64) -> u64 {
+    let shift = level as u32 * TILE_HEIGHT as u32;
+    if shift >= u64::BITS { 0 } else { size >> shift }
+}
+
+/// Every tile of one level (and its width) in a tree of `size` leaves, the partial one last.
+pub fn level_tiles(kind: TileKind, size: u64) -> impl Iterator<Item = TilePath> {
+    let level = match kind {
+        TileKind::Hashes { level } => level,
+        TileKind::Entries => 0,
+    };
+    let hashes = level_hashes(level, size);
+    let (full, partial) = (hashes / u64::from(TILE_WIDTH), hashes % u64::from(TILE_WIDTH));
+    let partial = u16::try_from(partial).ok().filter(|width| *width > 0);
+    (0..full)
+        .map(move |index| TilePath { kind, index, width: TILE_WIDTH })
+        .chain(partial.map(move |width| TilePath { kind, index: full, width }))
+}
+
+/// Every hash tile and entry bundle that a checkpoint of `size` implies.
+pub fn tiles_of(size: u64) -> impl Iterator<Item = TilePath> {
+    (0..=TILE_LEVEL_MAX / TILE_HEIGHT)
+        .flat_map(move |level| level_tiles(TileKind::Hashes { level }, size))
+        .chain(level_tiles(TileKind::Entries, size))
+}
+
+/// The tile that holds (or builds) a node: tile level, tile index, first hash, number of hashes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TileSpan {
+    /// Tile level.
+    pub level: u8,
+    /// Tile index.
+    pub index: u64,
+    /// First hash inside the tile that the node spans.
+    pub first: u16,
+    /// Hashes that the node spans, a power of two up to 128.
+    pub count: u16,
+}
+
+impl TileSpan {
+    /// Where node `id` is to be found.
+    pub const fn of(id: NodeId) -> Self {
+        let height = id.level % TILE_HEIGHT;
+        let per_tile = TILE_HEIGHT - height;
+        let inside = id.index & ((1 << per_tile) - 1);
+        Self {
+            level: id.level / TILE_HEIGHT,
+            index: id.index >> per_tile,
+            first: (inside as u16) << height,
+            count: 1 << height,
+        }
+    }
+}
+
+/// Hashes of one tile as stored: the tile itself and, to keep proofs cheap, the roots over each
+/// aligned group of 16.
+///
+/// A subtree inside a tile then costs at most 15 joins instead of 127, so that the price of a proof
+/// hardly depends on the size of the tree. On disk: `width * 32` bytes of hashes, then
+/// `width / 16 * 32` bytes of group roots. The group roots are derived and never served.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tile {
+    hashes: Vec<NodeHash>,
+    groups: Vec<NodeHash>,
+}
+
+const GROUP: usize = 16;
+
+/// Why stored or fetched bytes are not a tile.
+#[derive(Debug, Error, PartialEq, Eq, Clone, Copy)]
+#[non_exhaustive]
+pub enum TileError {
+    /// The length is not that of the expected width.
+    #[error("a tile of width {width} has {expected} bytes, not {found}")]
+    Length {
+        /// The width asked for.
+        width: u16,
+        /// Bytes that belong there.
+        expected: usize,
+        /// Bytes found.
+        found: usize,
+    },
+    /// Stored bytes that no width accounts for.
+    #[error("{0} bytes are not a stored tile of any width")]
+    Stored(usize),
+    /// A full tile takes no more hashes.
+    #[error("the tile is full")]
+    Full,
+}
+
+impl Tile {
+    /// Reads a served tile of exactly `width` hashes. Unauthenticated: hold it against a root.
+    ///
+    /// # Errors
+    /// [`TileError::Length`].
+    pub fn from_served(bytes: &[u8], width: u16) -> Result<Self, TileError> {
+        let expected = usize::from(width) * HASH_BYTES;
+        if bytes.len() != expected || width > TILE_WIDTH {
+            return Err(TileError::Length { width, expected, found: bytes.len() });
+        }
+        Ok(Self::from_hashes(split_hashes(bytes)))
+    }
+
+    /// Reads a tile from its stored form.
+    ///
+    /// # Errors
+    /// [`TileError::Stored`].
+    pub fn from_stored(bytes: &[u8]) -> Result<Self, TileError> {
+        let total = bytes.len() / HASH_BYTES;
+        // total = width + width / 16, which each width gives once.
+        let width = total - total / (GROUP + 1);
+        if !bytes.len().is_multiple_of(HASH_BYTES)
+            || width + width / GROUP != total
+            || width > usize::from(TILE_WIDTH)
+        {
+            return Err(TileError::Stored(bytes.len()));
+        }
+        let mut hashes = split_hashes(bytes);
+        let groups = hashes.split_off(width);
+        Ok(Self { hashes, groups })
+    }
+
+    fn from_hashes(hashes: Vec<NodeHash>) -> Self {
+        let groups = hashes.chunks_exact(GROUP).map(|group| reduce(&mut group.to_vec())).collect();
+        Self { hashes, groups }
+    }
+
+    /// The stored form.
+    pub fn to_stored(&self) -> Vec<u8> {
+        let all = self.hashes.iter().chain(&self.groups);
+        all.flat_map(|hash| *hash.as_bytes()).collect()
+    }
+
+    /// The first `width` hashes as they are served, if the tile has that many.
+    pub fn to_served(&self, width: u16) -> Option<Vec<u8>> {
+        let hashes = self.hashes.get(..usize::from(width))?;
+        Some(hashes.iter().flat_map(|hash| *hash.as_bytes()).collect())
+    }
+
+    /// Adds the next hash.
+    ///
+    /// # Errors
+    /// [`TileError::Full`].
+    pub fn push(&mut self, hash: NodeHash) -> Result<(), TileError> {
+        if self.hashes.len() >= usize::from(TILE_WIDTH) {
+            return Err(TileError::Full);
+        }
+        self.hashes.push(hash);
+        if self.hashes.len().is_multiple_of(GROUP) {
+            let last = self.hashes.len() - GROUP;
+            self.groups.push(reduce(&mut self.hashes[last..].to_vec()));
+        }
+        Ok(())
+    }
+
+    /// The hashes.
+    pub fn hashes(&self) -> &[NodeHash] {
+        &self.hashes
+    }
+
+    /// Hashes in the tile.
+    pub fn width(&self) -> u16 {
+        u16::try_from(self.hashes.len()).expect("a tile holds at most 256 hashes")
+    }
+
+    /// Whether the stored group roots are those of the hashes: for a full check of stored tiles.
+    pub fn groups_agree(&self) -> bool {
+        Self::from_hashes(self.hashes.clone()).groups == self.groups
+    }
+
+    /// The hash over `count` (a power of two) hashes from `first`, an aligned span.
+    pub fn subtree(&self, first: u16, count: u16) -> Option<NodeHash> {
+        let (first, count) = (usize::from(first), usize::from(count));
+        let mut hashes = if count >= GROUP {
+            self.groups.get(first / GROUP..(first + count) / GROUP)?.to_vec()
+        } else {
+            self.hashes.get(first..first + count)?.to_vec()
+        };
+        Some(reduce(&mut hashes))
+    }
+}
+
+fn split_hashes(bytes: &[u8]) -> Vec<NodeHash> {
+    let (hashes, _) = bytes.as_chunks::<HASH_BYTES>();
+    hashes.iter().map(|hash| NodeHash::from_bytes(*hash)).collect()
+}
+
+/// Where tiles come from: a store, a server, a folder.
+pub trait TileReader {
+    /// Why a tile cannot be read.
+    type Error;
+
+    /// The tile at `(level, index)` with at least `width` hashes.
+    ///
+    /// # Errors
+    /// When the tile is missing, too narrow or cannot be read.
+    fn read_tile(&self, level: u8, index: u64, width: u16) -> Result<Tile, Self::Error>;
+}
+
+/// Why a node cannot be built from tiles.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum TileNodesError<E> {
+    /// The reader failed.
+    #[error("a tile could not be read")]
+    Reader(#[source] E),
+    /// The reader answered a tile narrower than the tree's size implies.
+    #[error("tile {level}/{index} has {found} hashes where the tree needs {needed}")]
+    Narrow {
+        /// Tile level.
+        level: u8,
+        /// Tile index.
+        index: u64,
+        /// Hashes in the tile.
+        found: u16,
+        /// Hashes needed.
+        needed: u16,
+    },
+}
+
+/// Node hashes of a tree of `size` leaves, built from its tiles; each tile is read once a call.
+#[derive(Debug)]
+pub struct TileNodes<R> {
+    reader: R,
+    size: u64,
+}
+
+impl<R: TileReader> TileNodes<R> {
+    /// Nodes of the tree of `size` leaves whose tiles `reader` has.
+    pub const fn new(reader: R, size: u64) -> Self {
+        Self { reader, size }
+    }
+
+    /// Width of a tile in this tree; 0 where the tree has no such tile.
+    pub fn width(&self, level: u8, index: u64) -> u16 {
+        tile_width(level, index, self.size)
+    }
+}
+
+/// Width of tile `(level, index)` in a tree of `size` leaves; 0 where the tree has no such tile.
+pub fn tile_width(level: u8, index: u64, size: u64) -> u16 {
+    let before = index.saturating_mul(u64::from(TILE_WIDTH));
+    let rest = level_hashes(level, size).saturating_sub(before);
+    u16::try_from(rest.min(u64::from(TILE_WIDTH))).expect("at most 256")
+}
+
+impl<R: TileReader> NodeReader for TileNodes<R> {
+    type Error = TileNodesError<R::Error>;
+
+    fn read_nodes(&self, nodes: &[NodeId]) -> Result<Vec<NodeHash>, Self::Error> {
+        // A proof touches a handful of tiles, at most eight levels with two each: a list will do.
+        let mut tiles: Vec<(u8, u64, Tile)> = Vec::new();
+        let mut hashes = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let span = TileSpan::of(*node);
+            let known =
+                tiles.iter().position(|(level, index, _)| (*level, *index) == (span.level, span.index));
+            let at = match known {
+                Some(at) => at,
+                None => {
+                    let width = self.width(span.level, span.index);
+                    let tile = self
+                        .reader
+                        .read_tile(span.level, span.index, width)
+                        .map_err(TileNodesError::Reader)?;
+                    tiles.push((span.level, span.index, tile));
+                    tiles.len() - 1
+                }
+            };
+            let tile = &tiles[at].2;
+            hashes.push(tile.subtree(span.first, span.count).ok_or(TileNodesError::Narrow {
+                level: span.level,
+                index: span.index,
+                found: tile.width(),
+                needed: span.first + span.count,
+            })?);
+        }
+        Ok(hashes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::tree::tests::{leaves, mth};
+    use crate::tree::{Frontier, root};
+    use crate::{consistency, inclusion};
+
+    struct Tiles(HashMap<(u8, u64), Tile>);
+
+    impl TileReader for Tiles {
+        type Error = String;
+        fn read_tile(&self, level: u8, index: u64, _width: u16) -> Result<Tile, String> {
+            self.0.get(&(level, index)).cloned().ok_or_else(|| format!("{level}/{index} is missing"))
+        }
+    }
+
+    fn tiles(count: u64) -> Tiles {
+        let mut frontier = Frontier::new();
+        let mut tiles: HashMap<(u8, u64), Tile> = HashMap::new();
+        for leaf in leaves(count) {
+            for (node, hash) in frontier.append(leaf) {
+                if node.level.is_multiple_of(TILE_HEIGHT) {
+                    let key = (node.level / TILE_HEIGHT, node.index / 256);
+                    tiles.entry(key).or_default().push(hash).unwrap();
+                }
+            }
+        }
+        Tiles(tiles)
+    }
+
+    #[test]
+    fn proofs_and_roots_from_tiles_verify() {
+        let all = leaves(1_000);
+        let reader = tiles(1_000);
+        let new_root = mth(&all);
+        for size in [1u64, 15, 16, 17, 255, 256, 257, 511, 513, 999, 1_000] {
+            let nodes = TileNodes::new(&reader, size);
+            let old_root = root(size, &nodes).unwrap();
+            assert_eq!(old_root, mth(&all[..usize::try_from(size).unwrap()]));
+            for index in [0, size / 2, size - 1] {
+                let proof = inclusion::prove(index, size, &nodes).unwrap();
+                let leaf = all[usize::try_from(index).unwrap()];
+                assert_eq!(inclusion::verify(index, size, leaf, &proof, &old_root), Ok(()));
+            }
+            let proof = consistency::prove(size, 1_000, &TileNodes::new(&reader, 1_000)).unwrap();
+            assert_eq!(consistency::verify(size, &old_root, 1_000, &new_root, &proof), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_tile_survives_its_stored_and_served_forms_at_every_width() {
+        let mut tile = Tile::default();
+        for width in 0..=256u16 {
+            let stored = tile.to_stored();
+            assert_eq!(Tile::from_stored(&stored), Ok(tile.clone()), "{width}");
+            assert!(tile.groups_agree());
+            assert_eq!(Tile::from_served(&tile.to_served(width).unwrap(), width), Ok(tile.clone()));
+            let pushed = tile.push(leaves(1)[0].into());
+            assert_eq!(pushed.is_err(), width == 256);
+        }
+    }
+
+    #[test]
+    fn a_missing_or_narrow_tile_is_an_error_not_a_hash() {
+        let mut reader = tiles(600);
+        assert!(root(700, &TileNodes::new(&reader, 700)).is_err());
+        reader.0.remove(&(0, 1));
+        assert!(inclusion::prove(300, 600, &TileNodes::new(&reader, 600)).is_err());
+    }
+
+    impl TileReader for &Tiles {
+        type Error = String;
+        fn read_tile(&self, level: u8, index: u64, width: u16) -> Result<Tile, String> {
+            (**self).read_tile(level, index, width)
+        }
+    }
+
+    #[test]
+    fn the_specification_example_of_70000_entries_has_those_tiles() {
+        let count = |level| {
+            let tiles: Vec<_> = level_tiles(TileKind::Hashes { level }, 70_000).collect();
+            (tiles.iter().filter(|tile| !tile.is_partial()).count(), tiles.last().unwrap().width())
+        };
+        assert_eq!(count(0), (273, 112));
+        assert_eq!(count(1), (1, 17));
+        assert_eq!(count(2), (0, 1));
+        assert_eq!(level_tiles(TileKind::Hashes { level: 3 }, 70_000).count(), 0);
+        assert_eq!("tile/0/x001/x234/067".parse::<TilePath>().unwrap().index(), 1_234_067);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn paths_have_one_spelling(index in 0..=TREE_SIZE_MAX, level in 0..=63u8, width in 1..=256u16, noise in "[0-9x./p]{0,24}") {
+            let path = TilePath::new(TileKind::Hashes { level }, index, width).unwrap();
+            proptest::prop_assert_eq!(path.to_string().parse(), Ok(path));
+            let text = format!("tile/{noise}");
+            if let Ok(path) = text.parse::<TilePath>() {
+                proptest::prop_assert_eq!(path.to_string(), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The Merkle tree: which nodes a root or a proof needs, and the growing right edge.
+//!
+//! Nothing here allocates in proportion to the tree. A root or a proof asks a [`NodeReader`] for at
+//! most two hashes a level; appending needs the right edge alone.
+
+use crate::hash::{LeafHash, NodeHash};
+
+/// A complete subtree: `2^level` leaves starting at leaf `index * 2^level`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct NodeId {
+    /// Height of the subtree; 0 is a leaf.
+    pub level: u8,
+    /// Position among the complete subtrees of that height.
+    pub index: u64,
+}
+
+/// What roots and proofs need: stored node hashes by position.
+pub trait NodeReader {
+    /// Why a node cannot be read.
+    type Error;
+
+    /// The hashes of `nodes`, one each, in the order asked.
+    ///
+    /// # Errors
+    /// When a node is missing or cannot be read. A reader never invents a hash.
+    fn read_nodes(&self, nodes: &[NodeId]) -> Result<Vec<NodeHash>, Self::Error>;
+}
+
+impl<R: NodeReader + ?Sized> NodeReader for &R {
+    type Error = R::Error;
+
+    fn read_nodes(&self, nodes: &[NodeId]) -> Result<Vec<NodeHash>, Self::Error> {
+        (**self).read_nodes(nodes)
+    }
+}
+
+/// The complete subtrees that make up leaves `[start, end)`, left to right.
+///
+/// `start` must be aligned as RFC 6962's recursion aligns it: a multiple of the largest power of two
+/// not above `end - start`, rounded up. At most 64 of them.
+pub(crate) fn range_nodes(start: u64, end: u64, nodes: &mut Vec<NodeId>) {
+    let mut at = start;
+    while at < end {
+        let fitting = (end - at).ilog2();
+        let level = if at == 0 { fitting } else { fitting.min(at.trailing_zeros()) };
+        nodes.push(NodeId {
+            level: u8::try_from(level).expect("a 64-bit logarithm fits a byte"),
+            index: at >> level,
+        });
+        at += 1 << level;
+    }
+}
+
+/// Folds complete subtrees, given left to right and falling in height, into the hash over them all.
+pub(crate) fn fold_right(hashes: &[NodeHash]) -> Option<NodeHash> {
+    let (last, rest) = hashes.split_last()?;
+    Some(rest.iter().rfold(*last, |right, left| NodeHash::join(left, &right)))
+}
+
+/// The largest power of two strictly below `size`, where RFC 6962 splits a tree. `size` is over 1.
+pub(crate) fn split_point(size: u64) -> u64 {
+    debug_assert!(size > 1);
+    1 << (size - 1).ilog2()
+}
+
+/// The root of the first `size` leaves (RFC 6962, section 2.1), from at most 64 stored hashes.
+///
+/// # Errors
+/// Those of the reader.
+pub fn root<R: NodeReader>(size: u64, reader: &R) -> Result<NodeHash, R::Error> {
+    let mut nodes = Vec::new();
+    range_nodes(0, size, &mut nodes);
+    Ok(fold_right(&reader.read_nodes(&nodes)?).unwrap_or(NodeHash::EMPTY_ROOT))
+}
+
+/// The right edge of a growing tree: enough to append and to know the root, at most 64 hashes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Frontier {
+    size: u64,
+    /// Hashes of the complete subtrees, left to right, one for each bit set in `size`.
+    edge: Vec<NodeHash>,
+}
+
+impl Frontier {
+    /// The empty tree.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes up a stored tree of `size` leaves.
+    ///
+    /// # Errors
+    /// Those of the reader.
+    pub fn load<R: NodeReader>(size: u64, reader: &R) -> Result<Self, R::Error> {
+        let mut nodes = Vec::new();
+        range_nodes(0, size, &mut nodes);
+        Ok(Self { size, edge: reader.read_nodes(&nodes)? })
+    }
+
+    /// Leaves so far.
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Appends one leaf and answers every subtree that it completes, the leaf itself first, rising.
+    pub fn append(&mut self, leaf: LeafHash) -> Vec<(NodeId, NodeHash)> {
+        let mut completed = Vec::with_capacity(self.size.trailing_ones() as usize + 1);
+        self.push(leaf.into(), |node, hash| completed.push((node, hash)));
+        completed
+    }
+
+    /// Appends a leaf hash read back from a tile, whose entry was hashed by somebody else.
+    ///
+    /// For verifiers that rebuild a root from level 0 tiles; the root then authenticates the hashes.
+    pub fn append_stored(&mut self, leaf: NodeHash) {
+        self.push(leaf, |_, _| {});
+    }
+
+    fn push(&mut self, leaf: NodeHash, mut completed: impl FnMut(NodeId, NodeHash)) {
+        let mut hash = leaf;
+        completed(NodeId { level: 0, index: self.size }, hash);
+        for level in 1..=self.size.trailing_ones() {
+            let left = self.edge.pop().expect("one edge hash for each trailing one bit of the size");
+            hash = NodeHash::join(&left, &hash);
+            let id = NodeId { level: u8::try_from(level).expect("at most 64"), index: self.size >> level };
+            completed(id, hash);
+        }
+        self.edge.push(hash);
+        self.size = self.size.checked_add(1).expect("a tree of 2^64 leaves cannot be built");
+    }
+
+    /// The root of the tree so far.
+    pub fn root(&self) -> NodeHash {
+        fold_right(&self.edge).unwrap_or(NodeHash::EMPTY_ROOT)
+    }
+}
+
+/// The root over leaf hashes held in memory, by the fastest way there is.
+pub fn root_of(leaves: &[LeafHash]) -> NodeHash {
+    let mut frontier = Frontier::new();
+    // Whole blocks of 256 leaves are reduced level by level in a fixed buffer, which keeps the
+    // compressor busy; the rest goes leaf by leaf.
+    let mut chunks = leaves.chunks_exact(BLOCK);
+    let mut edge: Vec<(u32, NodeHash)> = Vec::new();
+    let mut buffer = [NodeHash::EMPTY_ROOT; BLOCK];
+    for chunk in &mut chunks {
+        for (slot, leaf) in buffer.iter_mut().zip(chunk) {
+            *slot = (*leaf).into();
+        }
+        push_subtree(&mut edge, BLOCK.ilog2(), reduce(&mut buffer));
+    }
+    for leaf in chunks.remainder() {
+        frontier.append_stored((*leaf).into());
+    }
+    let mut hashes: Vec<NodeHash> = edge.into_iter().map(|(_, hash)| hash).collect();
+    hashes.extend_from_slice(&frontier.edge);
+    fold_right(&hashes).unwrap_or(NodeHash::EMPTY_ROOT)
+}
+
+/// The hash over a power of two of sibling hashes, reduced in place.
+pub(crate) fn reduce(hashes: &mut [NodeHash]) -> NodeHash {
+    debug_assert!(hashes.len().is_power_of_two());
+    let mut width = hashes.len();
+    while width > 1 {
+        for pair in 0..width / 2 {
+            hashes[pair] = NodeHash::join(&hashes[2 * pair], &hashes[2 * pair + 1]);
+        }
+        width /= 2;
+    }
+    hashes[0]
+}
+
+fn push_subtree(edge: &mut Vec<(u32, NodeHash)>, level: u32, hash: NodeHash) {
+    let (mut level, mut hash) = (level, hash);
+    while let Some((_, left)) = edge.pop_if(|(top, _)| *top == level) {
+        hash = NodeHash::join(&left, &hash);
+        level += 1;
+    }
+    edge.push((level, hash));
+}
+
+const BLOCK: usize = 256;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::HashMap;
+    use std::convert::Infallible;
+
+    use super::*;
+
+    /// RFC 6962, section 2.1, word for word; slow on purpose.
+    pub(crate) fn mth(leaves: &[LeafHash]) -> NodeHash {
+        match leaves {
+            [] => NodeHash::EMPTY_ROOT,
+            [leaf] => (*leaf).into(),
+            _ => {
+                let mut k = 1;
+                while k * 2 < leaves.len() {
+                    k *= 2;
+                }
+                NodeHash::join(&mth(&leaves[..k]), &mth(&leaves[k..]))
+            }
+        }
+    }
+
+    pub(crate) fn leaves(count: u64) -> Vec<LeafHash> {
+        (0..count).map(|i| LeafHash::of(i.to_string().as_bytes())).collect()
+    }
+
+    /// Every complete subtree of a small tree, in memory.
+    pub(crate) struct Stored(HashMap<NodeId, NodeHash>);
+
+    impl Stored {
+        pub(crate) fn of(leaves: &[LeafHash]) -> Self {
+            let mut frontier = Frontier::new();
+            Self(leaves.iter().flat_map(|leaf| frontier.append(*leaf)).collect())
+        }
+    }
+
+    impl NodeReader for Stored {
+        type Error = Infallible;
+        fn read_nodes(&self, nodes: &[NodeId]) -> Result<Vec<NodeHash>, Infallible> {
+            Ok(nodes.iter().map(|node| self.0[node]).collect())
+        }
+    }
+
+    #[test]
+    fn roots_match_the_rfc_recursion_at_every_small_size() {
+        let all = leaves(600);
+        let stored = Stored::of(&all);
+        let mut frontier = Frontier::new();
+        for size in 0..=600u64 {
+            let expected = mth(&all[..usize::try_from(size).unwrap()]);
+            assert_eq!(root(size, &stored), Ok(expected), "root({size})");
+            assert_eq!(frontier.root(), expected, "frontier at {size}");
+            assert_eq!(root_of(&all[..usize::try_from(size).unwrap()]), expected, "root_of {size}");
+            assert_eq!(Frontier::load(size, &stored), Ok(frontier.clone()));
+            if let Some(leaf) = all.get(usize::try_from(size).unwrap()) {
+                frontier.append(*leaf);
+            }
+        }
+    }
+
+    #[test]
+    fn completed_subtrees_are_the_roots_of_their_leaves() {
+        let all = leaves(300);
+        let mut frontier = Frontier::new();
+        for leaf in &all {
+            for (node, hash) in frontier.append(*leaf) {
+                let start = usize::try_from(node.index << node.level).unwrap();
+                assert_eq!(hash, mth(&all[start..start + (1 << node.level)]), "{node:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_huge_tree_needs_at_most_64_nodes() {
+        for size in [u64::MAX, 1 << 63, (1 << 63) - 1, 1] {
+            let mut nodes = Vec::new();
+            range_nodes(0, size, &mut nodes);
+            assert_eq!(nodes.len(), size.count_ones() as usize);
+        }
+    }
+}
