@@ -1,0 +1,539 @@
+//! Export lines: evidence on its way to an auditor, as JSON Lines.
+//!
+//! ```text
+//! {"kind":"runseal.export","version":1,"tenant","origin","complete":true|false,"checkpoint":"<the note>"}
+//! {"kind":"runseal.export.entry","index","entry":"<entry as logged>","proof":[…]}
+//! {"kind":"runseal.export.run","run","state":"open|sealed","index":N|null}
+//! {"kind":"runseal.export.record","seq","raw":"<record bytes>","prev","hash","signature":{…}|null}
+//! {"kind":"runseal.export.end","entries","runs","records","unreadable":[{"run","reason"}]}
+//! ```
+//!
+//! First the header, then entries in index order, then for each run its line and its records, last the end.
+//! Bytes go out as stored: a line neither verifies nor repairs what it carries. Writing and reading one line
+//! is all there is here; which lines may follow which is for whoever reads the whole.
+
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{
+    chain::ChainHash,
+    name::{RunId, TenantId},
+    signature::RecordSignature,
+};
+
+/// The export version this build writes and reads.
+pub const EXPORT_VERSION: u64 = 1;
+
+/// Most bytes a line may have without its line feed: 16 MiB. A record of 1 MiB takes at most six times that.
+pub const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// One line of an export.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind")]
+pub enum ExportLine {
+    /// The first line.
+    #[serde(rename = "runseal.export")]
+    Header(ExportHeader),
+    /// An entry of the log.
+    #[serde(rename = "runseal.export.entry")]
+    Entry(ExportEntry),
+    /// A run, whose records follow.
+    #[serde(rename = "runseal.export.run")]
+    Run(ExportRun),
+    /// A record of the run before it.
+    #[serde(rename = "runseal.export.record")]
+    Record(ExportRecord),
+    /// The last line. An export without it was cut short.
+    #[serde(rename = "runseal.export.end")]
+    End(ExportEnd),
+}
+
+/// What is exported.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportHeader {
+    version: u64,
+    /// Whose runs these are.
+    pub tenant: TenantId,
+    /// The origin of the tenant's log.
+    pub origin: String,
+    /// Whether every entry of the log is here, or those of chosen runs.
+    pub complete: bool,
+    /// The signed checkpoint, whole.
+    pub checkpoint: String,
+}
+
+impl ExportHeader {
+    /// The header of an export of this version.
+    pub fn new(
+        tenant: TenantId,
+        origin: impl Into<String>,
+        complete: bool,
+        checkpoint: impl Into<String>,
+    ) -> Self {
+        Self {
+            version: EXPORT_VERSION,
+            tenant,
+            origin: origin.into(),
+            complete,
+            checkpoint: checkpoint.into(),
+        }
+    }
+}
+
+/// An entry of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportEntry {
+    /// Its log index, from 0.
+    pub index: u64,
+    /// The bytes logged.
+    pub entry: String,
+    /// Its inclusion proof against the header's checkpoint, leaf upwards (RFC 6962 section 2.1.1). Only in an
+    /// export that is not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "present_proof")]
+    pub proof: Option<Vec<[u8; 32]>>,
+}
+
+impl ExportEntry {
+    /// The line of a logged entry, whose bytes must be UTF-8 to fit into a JSON string.
+    pub fn new(index: u64, entry: Vec<u8>, proof: Option<Vec<[u8; 32]>>) -> Result<Self, ExportError> {
+        let entry = String::from_utf8(entry)
+            .map_err(|error| ExportError::EntryNotText { index, offset: error.utf8_error().valid_up_to() })?;
+        Ok(Self { index, entry, proof })
+    }
+}
+
+/// A run, whose records follow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportRun {
+    /// The run.
+    pub run: RunId,
+    /// Whether the checkpoint holds its seal.
+    pub state: RunState,
+    /// The log index of its seal.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub index: Option<u64>,
+}
+
+/// Whether a run is sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunState {
+    /// It may go on.
+    Open,
+    /// It is frozen.
+    Sealed,
+}
+
+/// A record, as stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportRecord {
+    /// Its number, by the store's account.
+    pub seq: u64,
+    /// Its wire bytes.
+    pub raw: String,
+    /// The chain hash before it, by the store's account.
+    pub prev: ChainHash,
+    /// Its chain hash, by the store's account.
+    pub hash: ChainHash,
+    /// Its signature, where it has one.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub signature: Option<RecordSignature>,
+}
+
+impl ExportRecord {
+    /// The line of a stored record, whose bytes must be UTF-8 to fit into a JSON string. A run with a record
+    /// that does not fit is unreadable.
+    pub fn new(
+        seq: u64,
+        raw: Vec<u8>,
+        prev: ChainHash,
+        hash: ChainHash,
+        signature: Option<RecordSignature>,
+    ) -> Result<Self, ExportError> {
+        let raw = String::from_utf8(raw)
+            .map_err(|error| ExportError::RecordNotText { seq, offset: error.utf8_error().valid_up_to() })?;
+        Ok(Self { seq, raw, prev, hash, signature })
+    }
+}
+
+/// The last line: what the lines before it add up to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportEnd {
+    /// How many entry lines.
+    pub entries: u64,
+    /// How many run lines.
+    pub runs: u64,
+    /// How many record lines.
+    pub records: u64,
+    /// The runs that could not be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A run that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unreadable {
+    /// What the store calls it. Not a [`RunId`]: the stored name itself may be what cannot be read.
+    pub run: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Why a line cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The line is longer than [`LINE_BYTES_MAX`].
+    #[error("the line has {bytes} bytes, more than the {LINE_BYTES_MAX} allowed")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A stored record is not UTF-8.
+    #[error("record {seq} is not UTF-8 from byte {offset} on")]
+    RecordNotText {
+        /// The record's number.
+        seq: u64,
+        /// The first byte that is not UTF-8.
+        offset: usize,
+    },
+    /// A logged entry is not UTF-8.
+    #[error("entry {index} is not UTF-8 from byte {offset} on")]
+    EntryNotText {
+        /// The entry's index.
+        index: u64,
+        /// The first byte that is not UTF-8.
+        offset: usize,
+    },
+    /// The header names a version this build does not read. Skew, not damage.
+    #[error("the export has version {found}; this build reads version {EXPORT_VERSION}")]
+    UnsupportedVersion {
+        /// The version.
+        found: u64,
+    },
+    /// A line of a kind this build does not know.
+    #[error("unknown line kind {kind:?}")]
+    UnknownKind {
+        /// The value of `kind`.
+        kind: String,
+    },
+    /// The line does not start with `{` and end with `}`: white space or a byte order mark around the object,
+    /// an empty line, or no object.
+    #[error("the line is not one JSON object with nothing around it")]
+    NotAnObject,
+    /// Not a line of its kind.
+    #[error("malformed line: {0}")]
+    Malformed(#[from] serde_json::Error),
+}
+
+impl ExportError {
+    /// True where a newer build may be able to read the line.
+    pub fn is_skew(&self) -> bool {
+        matches!(self, Self::UnsupportedVersion { .. })
+    }
+}
+
+impl ExportLine {
+    /// Appends the line and its line feed. On an error `out` is as before.
+    pub fn write_to(&self, out: &mut Vec<u8>) -> Result<(), ExportError> {
+        let start = out.len();
+        let written = serde_json::to_writer(&mut *out, self);
+        let bytes = out.len() - start;
+        if written.is_err() || bytes > LINE_BYTES_MAX {
+            out.truncate(start);
+        }
+        written?;
+        if bytes > LINE_BYTES_MAX {
+            return Err(ExportError::TooLong { bytes });
+        }
+        out.push(b'\n');
+        Ok(())
+    }
+
+    /// Reads one line, given without its line feed.
+    ///
+    /// Members may come in any order; an unknown or repeated one is refused, and so is anything around the
+    /// object, a carriage return included.
+    pub fn parse(line: &[u8]) -> Result<Self, ExportError> {
+        if line.len() > LINE_BYTES_MAX {
+            return Err(ExportError::TooLong { bytes: line.len() });
+        }
+        if line.first() != Some(&b'{') || line.last() != Some(&b'}') {
+            return Err(ExportError::NotAnObject);
+        }
+        match serde_json::from_slice(line) {
+            Ok(Self::Header(header)) if header.version != EXPORT_VERSION => {
+                Err(ExportError::UnsupportedVersion { found: header.version })
+            }
+            Ok(line) => Ok(line),
+            Err(error) => Err(diagnose(line).unwrap_or_else(|| error.into())),
+        }
+    }
+}
+
+/// What a line claims to be, whatever else it holds.
+#[derive(Deserialize)]
+struct Claim {
+    kind: String,
+    version: Option<u64>,
+}
+
+/// Why a line was refused, where that is more than a malformed member: a later version may have other members
+/// and other kinds of lines.
+fn diagnose(line: &[u8]) -> Option<ExportError> {
+    match serde_json::from_slice(line).ok()? {
+        Claim { kind, version: Some(found) } if kind == "runseal.export" && found != EXPORT_VERSION => {
+            Some(ExportError::UnsupportedVersion { found })
+        }
+        Claim { kind, .. } if !KINDS.contains(&kind.as_str()) => {
+            Some(ExportError::UnknownKind { kind: kind.chars().take(80).collect() })
+        }
+        Claim { .. } => None,
+    }
+}
+
+const KINDS: [&str; 5] = [
+    "runseal.export",
+    "runseal.export.entry",
+    "runseal.export.run",
+    "runseal.export.record",
+    "runseal.export.end",
+];
+
+/// A proof as a list of base64 hashes. Where the member is there it is a list, not null.
+mod present_proof {
+    use super::{Deserialize, Deserializer, STANDARD, Serializer};
+    use base64::Engine as _;
+    use serde::de::Error as _;
+
+    #[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]
+    pub(super) fn serialize<S: Serializer>(
+        proof: &Option<Vec<[u8; 32]>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(proof.iter().flatten().map(|hash| STANDARD.encode(hash)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Vec<[u8; 32]>>, D::Error> {
+        let hash = |text: String| match STANDARD.decode(&text).map(<[u8; 32]>::try_from) {
+            Ok(Ok(hash)) => Ok(hash),
+            _ => Err(D::Error::custom(format_args!("{text:?} is not a hash of 32 bytes in base64"))),
+        };
+        Vec::<String>::deserialize(deserializer)?.into_iter().map(hash).collect::<Result<_, _>>().map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::signature::RecordKeyId;
+
+    const A: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+    const B: &str = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+    const HEADER: &str = r#"{"kind":"runseal.export","version":1,"tenant":"acme","origin":"example.com/plane/log/acme","complete":true,"checkpoint":"a\nb\n"}"#;
+    const ENTRY: &str = r#"{"kind":"runseal.export.entry","index":7,"entry":"{\"v\":1}"}"#;
+    const PROVED: &str = r#"{"kind":"runseal.export.entry","index":7,"entry":"x","proof":["AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="]}"#;
+    const OPEN: &str = r#"{"kind":"runseal.export.run","run":"run-1","state":"open","index":null}"#;
+    const SEALED: &str = r#"{"kind":"runseal.export.run","run":"run-2","state":"sealed","index":3}"#;
+    const END: &str = r#"{"kind":"runseal.export.end","entries":1,"runs":2,"records":3,"unreadable":[{"run":"Ä/b","reason":"torn"}]}"#;
+
+    fn unsigned() -> String {
+        format!(
+            r#"{{"kind":"runseal.export.record","seq":1,"raw":"{{\"at\":\"é\"}}","prev":"{A}","hash":"{B}","signature":null}}"#
+        )
+    }
+
+    fn signed() -> String {
+        let signature = format!(r#"{{"key_id":"0123abcd","signature":"{}=="}}"#, "A".repeat(86));
+        unsigned().replace("null", &signature)
+    }
+
+    fn record(signature: Option<RecordSignature>) -> ExportLine {
+        let (prev, hash) = (A.parse().unwrap(), B.parse().unwrap());
+        let raw = "{\"at\":\"é\"}".as_bytes().to_vec();
+        ExportLine::Record(ExportRecord::new(1, raw, prev, hash, signature).unwrap())
+    }
+
+    fn lines() -> Vec<(String, ExportLine)> {
+        let header =
+            ExportHeader::new(TenantId::new("acme").unwrap(), "example.com/plane/log/acme", true, "a\nb\n");
+        let entry = ExportEntry::new(7, br#"{"v":1}"#.to_vec(), None).unwrap();
+        let proved = ExportEntry::new(7, b"x".to_vec(), Some(vec![[0; 32]])).unwrap();
+        let run = |name: &str, state, index| ExportRun { run: RunId::new(name).unwrap(), state, index };
+        let unreadable = vec![Unreadable { run: "Ä/b".to_owned(), reason: "torn".to_owned() }];
+        let signature =
+            RecordSignature { key_id: RecordKeyId::from_bytes([0x01, 0x23, 0xab, 0xcd]), signature: [0; 64] };
+        vec![
+            (HEADER.to_owned(), ExportLine::Header(header)),
+            (ENTRY.to_owned(), ExportLine::Entry(entry)),
+            (PROVED.to_owned(), ExportLine::Entry(proved)),
+            (OPEN.to_owned(), ExportLine::Run(run("run-1", RunState::Open, None))),
+            (SEALED.to_owned(), ExportLine::Run(run("run-2", RunState::Sealed, Some(3)))),
+            (unsigned(), record(None)),
+            (signed(), record(Some(signature))),
+            (END.to_owned(), ExportLine::End(ExportEnd { entries: 1, runs: 2, records: 3, unreadable })),
+        ]
+    }
+
+    #[test]
+    fn lines_are_spelled_as_documented_and_read_back() {
+        let mut all = Vec::new();
+        for (text, line) in lines() {
+            let mut out = Vec::new();
+            line.write_to(&mut out).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{text}\n"));
+            assert_eq!(ExportLine::parse(text.as_bytes()).unwrap(), line, "{text}");
+            line.write_to(&mut all).unwrap();
+        }
+        assert_eq!(all.split(|&byte| byte == b'\n').count(), lines().len() + 1);
+    }
+
+    #[test]
+    fn members_are_all_there_once_and_known() {
+        for (text, _) in lines() {
+            let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+            for name in value.as_object().unwrap().keys().filter(|name| *name != "proof") {
+                let mut without = value.clone();
+                without.as_object_mut().unwrap().remove(name);
+                assert!(ExportLine::parse(without.to_string().as_bytes()).is_err(), "{name} of {text}");
+                let twice = format!("{},\"{name}\":{}}}", &text[..text.len() - 1], value[name]);
+                assert!(ExportLine::parse(twice.as_bytes()).is_err(), "{twice}");
+            }
+            let extra = format!("{},\"extra\":null}}", &text[..text.len() - 1]);
+            assert!(matches!(ExportLine::parse(extra.as_bytes()), Err(ExportError::Malformed(_))), "{extra}");
+        }
+    }
+
+    #[test]
+    fn values_are_of_their_type() {
+        for bad in [
+            HEADER.replace("true", "\"true\""),
+            HEADER.replace("\"acme\"", "\"Acme\""),
+            HEADER.replace("\"version\":1", "\"version\":\"1\""),
+            ENTRY.replace('7', "-7"),
+            ENTRY.replace('7', "7.0"),
+            PROVED.replace("[\"", "\"").replace("\"]", "\""),
+            PROVED.replace("AA=", "AB="),
+            PROVED.replace("AAA=", "="),
+            PROVED.replace("[\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\"]", "null"),
+            OPEN.replace("open", "Open"),
+            OPEN.replace("run-1", "run 1"),
+            unsigned().replace(A, &A.to_uppercase()),
+            unsigned().replace("\"seq\":1", "\"seq\":18446744073709551616"),
+            signed().replace("0123abcd", "0123ABCD"),
+            END.replace("\"reason\"", "\"why\""),
+        ] {
+            assert!(lines().iter().all(|(text, _)| *text != bad), "{bad}");
+            assert!(matches!(ExportLine::parse(bad.as_bytes()), Err(ExportError::Malformed(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn another_version_is_skew_whatever_else_it_holds() {
+        for text in [
+            HEADER.replace("\"version\":1", "\"version\":2"),
+            HEADER.replace("\"version\":1", "\"version\":0"),
+            HEADER.replace("\"version\":1", "\"version\":99,\"zone\":[]"),
+            r#"{"kind":"runseal.export","version":2}"#.to_owned(),
+        ] {
+            let error = ExportLine::parse(text.as_bytes()).unwrap_err();
+            assert!(matches!(error, ExportError::UnsupportedVersion { .. }) && error.is_skew(), "{text}");
+        }
+        let unversioned = HEADER.replace("\"version\":1,", "");
+        assert!(matches!(ExportLine::parse(unversioned.as_bytes()), Err(ExportError::Malformed(_))));
+    }
+
+    #[test]
+    fn unknown_kinds_are_named() {
+        for kind in ["runseal.export.case", "journal-export", "", "Runseal.export"] {
+            let text = format!(r#"{{"kind":"{kind}","version":1}}"#);
+            match ExportLine::parse(text.as_bytes()) {
+                Err(ExportError::UnknownKind { kind: found }) => assert_eq!(found, kind),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+        assert!(matches!(ExportLine::parse(br#"{"seq":1}"#), Err(ExportError::Malformed(_))));
+    }
+
+    #[test]
+    fn nothing_stands_around_the_object() {
+        for bad in [
+            String::new(),
+            format!(" {OPEN}"),
+            format!("{OPEN} "),
+            format!("{OPEN}\r"),
+            format!("{OPEN}\n"),
+            format!("\u{feff}{OPEN}"),
+            format!("[{OPEN}]"),
+            format!("{OPEN}\0"),
+        ] {
+            assert!(matches!(ExportLine::parse(bad.as_bytes()), Err(ExportError::NotAnObject)), "{bad:?}");
+        }
+        for bad in
+            [format!("{OPEN}{OPEN}"), OPEN.replace("run-1", "run\n1"), "{}".to_owned(), "{{}}".to_owned()]
+        {
+            assert!(matches!(ExportLine::parse(bad.as_bytes()), Err(ExportError::Malformed(_))), "{bad:?}");
+        }
+        assert!(ExportLine::parse(b"{\"kind\":\"\xff\"}").is_err());
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_not_written() {
+        let hash = ChainHash::from_bytes([0; 32]);
+        let refused = ExportRecord::new(4, b"{\"at\xff\"}".to_vec(), hash, hash, None);
+        assert!(matches!(refused, Err(ExportError::RecordNotText { seq: 4, offset: 4 })));
+        let refused = ExportEntry::new(9, b"\xc3".to_vec(), None);
+        assert!(matches!(refused, Err(ExportError::EntryNotText { index: 9, offset: 0 })));
+    }
+
+    #[test]
+    fn a_line_has_a_limit() {
+        let hash = ChainHash::from_bytes([0; 32]);
+        let line =
+            |raw: String| ExportLine::Record(ExportRecord { seq: 1, raw, prev: hash, hash, signature: None });
+        // The worst a record of the largest size can do: every byte takes six.
+        let mut out = b"before".to_vec();
+        line("\u{1}".repeat(1 << 20)).write_to(&mut out).unwrap();
+        assert!(out.len() < LINE_BYTES_MAX);
+        out.truncate(6);
+        let refused = line("x".repeat(LINE_BYTES_MAX)).write_to(&mut out);
+        assert!(matches!(refused, Err(ExportError::TooLong { bytes }) if bytes > LINE_BYTES_MAX));
+        assert_eq!(out, b"before");
+        assert!(matches!(
+            ExportLine::parse(&vec![b'{'; LINE_BYTES_MAX + 1]),
+            Err(ExportError::TooLong { .. })
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn stored_text_survives_whatever_it_holds(raw in any::<String>(), seq in any::<u64>()) {
+            let hash = ChainHash::from_bytes([7; 32]);
+            let line = ExportLine::Record(ExportRecord::new(seq, raw.into_bytes(), hash, hash, None).unwrap());
+            let mut out = Vec::new();
+            line.write_to(&mut out).unwrap();
+            prop_assert_eq!(out.pop(), Some(b'\n'));
+            prop_assert!(!out.contains(&b'\n'));
+            prop_assert_eq!(ExportLine::parse(&out).unwrap(), line);
+        }
+
+        #[test]
+        fn a_damaged_line_never_panics(which in 0..8_usize, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut text = lines()[which].0.clone().into_bytes();
+            let at = at.index(text.len());
+            text[at] = byte;
+            let _ = ExportLine::parse(&text);
+            let _ = ExportLine::parse(&text[..at]);
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! The names evidence is filed under: tenants, runs, kinds, outcomes, effects, cases and the base of a
+//! plane's log origins.
+//!
+//! Every name is checked once, where it is made; parsing text and deserialising go through that same door.
+//! Names order as their bytes do, so they order alike in memory and as keys of a store.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A name that breaks its rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{value:?} is not a valid {noun}: {rule}")]
+pub struct NameError {
+    /// What the name was to be: "tenant", "run", "base" and so on.
+    pub noun: &'static str,
+    /// The refused value; a long one is cut to its first characters and ends in `…`.
+    pub value: String,
+    /// The rule it breaks.
+    pub rule: NameRule,
+}
+
+/// The rules a name can break. The text of each states what is allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameRule {
+    /// The length is outside the bounds.
+    #[error("it must have {min} to {max} bytes")]
+    Length {
+        /// Fewest bytes allowed.
+        min: usize,
+        /// Most bytes allowed.
+        max: usize,
+    },
+    /// The first character of a tenant or run.
+    #[error("it must start with a lower-case letter or a digit")]
+    StartsLowerOrDigit,
+    /// The later characters of a tenant or run.
+    #[error("it may hold only lower-case letters, digits, '.', '_' and '-'")]
+    LowerAlphabet,
+    /// The first character of a kind.
+    #[error("it must start with a letter")]
+    StartsLetter,
+    /// The later characters of a kind.
+    #[error("it may hold only letters, digits, '.', '_' and '-'")]
+    Alphabet,
+    /// A control character.
+    #[error("it must not hold control characters")]
+    Control,
+    /// Not a lower-case hexadecimal digit.
+    #[error("it must be 64 lower-case hexadecimal digits")]
+    Hex64,
+    /// White space or `+`, which a note's key name cannot hold.
+    #[error("it must not hold white space or '+'")]
+    SpaceOrPlus,
+    /// A slash at either end.
+    #[error("it must not start or end with '/'")]
+    OuterSlash,
+    /// The separator between a base and a tenant.
+    #[error("it must not contain \"/log/\", which separates a base from a tenant")]
+    LogSeparator,
+}
+
+/// Why an origin is not that of a tenant's log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OriginError {
+    /// The origin does not end in `/log/` and the tenant.
+    #[error("{origin:?} is not the origin of a log of tenant {tenant}: it does not end in \"/log/{tenant}\"")]
+    OtherTenant {
+        /// The origin; a long one is cut.
+        origin: String,
+        /// The tenant whose log it was to name.
+        tenant: TenantId,
+    },
+    /// What stands before the tenant is not a base.
+    #[error(transparent)]
+    Base(#[from] NameError),
+}
+
+/// Declares a checked name around a `String`.
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $noun:literal, $check:path) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Checks `value` and makes it a name.
+            pub fn new(value: impl Into<String>) -> Result<Self, NameError> {
+                let value = value.into();
+                match $check(&value) {
+                    Ok(()) => Ok(Self(value)),
+                    Err(rule) => Err(NameError { noun: $noun, value: excerpt(&value), rule }),
+                }
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NameError;
+
+            fn from_str(value: &str) -> Result<Self, NameError> {
+                Self::new(value)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = NameError;
+
+            fn try_from(value: String) -> Result<Self, NameError> {
+                Self::new(value)
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                Self::new(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+name! {
+    /// Whose runs these are: `[a-z0-9][a-z0-9._-]{0,63}`. Each tenant has a log of its own.
+    TenantId, "tenant", check_identifier
+}
+
+name! {
+    /// One execution with one chain of records: `[a-z0-9][a-z0-9._-]{0,63}`.
+    RunId, "run", check_identifier
+}
+
+name! {
+    /// What a record is about: `[A-Za-z][A-Za-z0-9._-]{0,63}`. The set of kinds is open.
+    Kind, "kind", check_kind
+}
+
+name! {
+    /// How a run ended: 1 to 128 bytes without control characters.
+    Outcome, "outcome", check_label
+}
+
+name! {
+    /// A long-lived matter that many runs may touch: 1 to 128 bytes without control characters.
+    CaseId, "case", check_label
+}
+
+name! {
+    /// An effect that may start once in a run: 64 lower-case hexadecimal digits.
+    EffectKey, "effect", check_effect
+}
+
+name! {
+    /// What the origins of one plane's logs begin with.
+    ///
+    /// 1 to 200 bytes; no white space (Unicode `White_Space`), `+` or control character, since an origin is
+    /// a note's key name; no `/` at either end; no `/log/` inside.
+    ///
+    /// The origin of a tenant's log is the base for `default`, else `<base>/log/<tenant>`; see
+    /// [`Base::origin`]. No two pairs of base and tenant spell one origin:
+    ///
+    /// - Two origins of `default` are the bases themselves.
+    /// - Two other origins end in `/log/` and a tenant. A tenant holds no `/`, so both split at their last
+    ///   `/log/` into base and tenant, and in one way only.
+    /// - An origin of `default` holds no `/log/`, every other origin does.
+    ///
+    /// A base such as `log` or `plane/log` therefore collides with nothing: `plane/log` would have to be the
+    /// origin of base `plane` and an empty tenant, which is not a name.
+    Base, "base", check_base
+}
+
+impl TenantId {
+    /// The tenant of a plane that names none. An ordinary tenant but for its origin, which is the bare base.
+    pub const DEFAULT: &'static str = "default";
+
+    /// True for the tenant named `default`.
+    pub fn is_default(&self) -> bool {
+        self.0 == Self::DEFAULT
+    }
+}
+
+impl Default for TenantId {
+    /// The tenant named `default`.
+    fn default() -> Self {
+        Self(Self::DEFAULT.to_owned())
+    }
+}
+
+impl Base {
+    /// The origin of `tenant`'s log: at most 269 bytes.
+    ///
+    /// Composed from both names each time it is read, so no order of construction can change it.
+    pub fn origin(&self, tenant: &TenantId) -> String {
+        if tenant.is_default() { self.0.clone() } else { format!("{}{LOG_SEPARATOR}{tenant}", self.0) }
+    }
+
+    /// The base that gives `tenant`'s log this origin, or why there is none.
+    pub fn of_origin(origin: &str, tenant: &TenantId) -> Result<Self, OriginError> {
+        let base = if tenant.is_default() {
+            Some(origin)
+        } else {
+            origin.strip_suffix(tenant.as_str()).and_then(|head| head.strip_suffix(LOG_SEPARATOR))
+        };
+        match base {
+            Some(base) => Ok(Self::new(base)?),
+            None => Err(OriginError::OtherTenant { origin: excerpt(origin), tenant: tenant.clone() }),
+        }
+    }
+
+    /// The name of the key that signs this plane's records: `<base>/records`.
+    pub fn record_key_name(&self) -> String {
+        format!("{}/records", self.0)
+    }
+}
+
+/// Between the base and the tenant of an origin.
+const LOG_SEPARATOR: &str = "/log/";
+
+/// Most characters of a refused value that an error repeats.
+const EXCERPT_CHARS: usize = 80;
+
+fn excerpt(value: &str) -> String {
+    match value.char_indices().nth(EXCERPT_CHARS) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value.to_owned(),
+    }
+}
+
+fn check_length(value: &str, max: usize) -> Result<(), NameRule> {
+    if value.is_empty() || value.len() > max { Err(NameRule::Length { min: 1, max }) } else { Ok(()) }
+}
+
+fn check_identifier(value: &str) -> Result<(), NameRule> {
+    let lower_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    check_length(value, 64)?;
+    if !value.bytes().all(|byte| lower_or_digit(byte) || b"._-".contains(&byte)) {
+        return Err(NameRule::LowerAlphabet);
+    }
+    if value.bytes().next().is_some_and(lower_or_digit) { Ok(()) } else { Err(NameRule::StartsLowerOrDigit) }
+}
+
+fn check_kind(value: &str) -> Result<(), NameRule> {
+    check_length(value, 64)?;
+    if !value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
+        return Err(NameRule::Alphabet);
+    }
+    if value.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        Ok(())
+    } else {
+        Err(NameRule::StartsLetter)
+    }
+}
+
+fn check_label(value: &str) -> Result<(), NameRule> {
+    check_length(value, 128)?;
+    if value.contains(char::is_control) { Err(NameRule::Control) } else { Ok(()) }
+}
+
+fn check_effect(value: &str) -> Result<(), NameRule> {
+    let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if value.len() == 64 && value.bytes().all(hex) { Ok(()) } else { Err(NameRule::Hex64) }
+}
+
+fn check_base(value: &str) -> Result<(), NameRule> {
+    check_length(value, 200)?;
+    if value.contains(char::is_control) {
+        return Err(NameRule::Control);
+    }
+    if value.contains(|c: char| c.is_whitespace() || c == '+') {
+        return Err(NameRule::SpaceOrPlus);
+    }
+    if value.starts_with('/') || value.ends_with('/') {
+        return Err(NameRule::OuterSlash);
+    }
+    if value.contains(LOG_SEPARATOR) { Err(NameRule::LogSeparator) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rule_of<T: FromStr<Err = NameError> + fmt::Debug>(value: &str) -> NameRule {
+        value.parse::<T>().unwrap_err().rule
+    }
+
+    #[test]
+    fn identifiers_keep_to_their_alphabet_and_length() {
+        for good in ["a", "0", "default", "0190b3f1-7c1e-7d2a-9a3b-0123456789ab", "a._-", &"z".repeat(64)] {
+            assert_eq!(good.parse::<TenantId>().unwrap().as_str(), good);
+            assert_eq!(good.parse::<RunId>().unwrap().to_string(), good);
+        }
+        for bad in ["A", "a/b", "a b", "a\n", "é", "a\0", "a+b", "..\u{202e}", "a%2f"] {
+            assert_eq!(rule_of::<TenantId>(bad), NameRule::LowerAlphabet, "{bad:?}");
+            assert_eq!(rule_of::<RunId>(bad), NameRule::LowerAlphabet, "{bad:?}");
+        }
+        for bad in ["_directory", ".", "..", "-a"] {
+            assert_eq!(rule_of::<TenantId>(bad), NameRule::StartsLowerOrDigit, "{bad:?}");
+        }
+        assert_eq!(rule_of::<RunId>(""), NameRule::Length { min: 1, max: 64 });
+        assert_eq!(rule_of::<RunId>(&"z".repeat(65)), NameRule::Length { min: 1, max: 64 });
+    }
+
+    #[test]
+    fn kinds_start_with_a_letter() {
+        for good in ["RunAdmitted", "x", "Message.v2", "a_b-c"] {
+            assert!(good.parse::<Kind>().is_ok(), "{good:?}");
+        }
+        assert_eq!(rule_of::<Kind>("1st"), NameRule::StartsLetter);
+        assert_eq!(rule_of::<Kind>("Run Admitted"), NameRule::Alphabet);
+        assert_eq!(rule_of::<Kind>("Ünder"), NameRule::Alphabet);
+        assert_eq!(rule_of::<Kind>(&"k".repeat(65)), NameRule::Length { min: 1, max: 64 });
+    }
+
+    #[test]
+    fn outcomes_and_cases_refuse_control_characters_and_count_bytes() {
+        for good in ["succeeded", "exit_cost (submitted)", "ü", " ", &"é".repeat(64)] {
+            assert!(good.parse::<Outcome>().is_ok(), "{good:?}");
+            assert!(good.parse::<CaseId>().is_ok(), "{good:?}");
+        }
+        for bad in ["a\nb", "\u{7f}", "\u{85}", "\0"] {
+            assert_eq!(rule_of::<Outcome>(bad), NameRule::Control, "{bad:?}");
+            assert_eq!(rule_of::<CaseId>(bad), NameRule::Control, "{bad:?}");
+        }
+        assert_eq!(rule_of::<Outcome>(&"é".repeat(65)), NameRule::Length { min: 1, max: 128 });
+        assert_eq!(rule_of::<CaseId>(""), NameRule::Length { min: 1, max: 128 });
+    }
+
+    #[test]
+    fn effects_are_64_lower_case_hex_digits() {
+        assert!("0123456789abcdef".repeat(4).parse::<EffectKey>().is_ok());
+        for bad in ["", "ab", &"A".repeat(64), &"g".repeat(64), &"a".repeat(63), &"a".repeat(65)] {
+            assert_eq!(rule_of::<EffectKey>(bad), NameRule::Hex64, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn bases_refuse_what_an_origin_cannot_hold() {
+        for good in ["example.com/plane", "log", "plane/log", "log/x", "a//b", "ü.example", &"b".repeat(200)]
+        {
+            assert!(good.parse::<Base>().is_ok(), "{good:?}");
+        }
+        for (bad, rule) in [
+            ("", NameRule::Length { min: 1, max: 200 }),
+            (&*"b".repeat(201), NameRule::Length { min: 1, max: 200 }),
+            ("a b", NameRule::SpaceOrPlus),
+            ("a\u{a0}b", NameRule::SpaceOrPlus),
+            ("a\u{2028}b", NameRule::SpaceOrPlus),
+            ("a\u{3000}b", NameRule::SpaceOrPlus),
+            ("a+b", NameRule::SpaceOrPlus),
+            ("a\nb", NameRule::Control),
+            ("a\u{85}b", NameRule::Control),
+            ("/a", NameRule::OuterSlash),
+            ("a/", NameRule::OuterSlash),
+            ("/", NameRule::OuterSlash),
+            ("a/log/b", NameRule::LogSeparator),
+            ("a/log/log/b", NameRule::LogSeparator),
+        ] {
+            assert_eq!(rule_of::<Base>(bad), rule, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_default_tenant_has_the_bare_base_as_origin() {
+        let base = Base::new("example.com/plane").unwrap();
+        assert_eq!(base.origin(&TenantId::default()), "example.com/plane");
+        assert_eq!(base.origin(&TenantId::new("acme").unwrap()), "example.com/plane/log/acme");
+        assert_eq!(base.record_key_name(), "example.com/plane/records");
+    }
+
+    #[test]
+    fn an_origin_and_its_tenant_give_the_base_back() {
+        let (default, acme) = (TenantId::default(), TenantId::new("acme").unwrap());
+        for base in ["example.com/plane", "log", "plane/log"].map(|base| Base::new(base).unwrap()) {
+            for tenant in [&default, &acme] {
+                assert_eq!(Base::of_origin(&base.origin(tenant), tenant).unwrap(), base);
+            }
+            assert!(Base::of_origin(&base.origin(&acme), &default).is_err());
+            assert!(Base::of_origin(&base.origin(&default), &acme).is_err());
+        }
+        for origin in ["/log/acme", "x/log/acm", "x/acme", "a/log/b/log/acme", "x y/log/acme", ""] {
+            assert!(Base::of_origin(origin, &acme).is_err(), "{origin}");
+        }
+    }
+
+    #[test]
+    fn no_two_pairs_of_short_bases_and_tenants_spell_one_origin() {
+        // Every base of up to five path parts out of "a" and "log", with every tenant out of the same words.
+        let mut bases = vec![String::new()];
+        let mut frontier = bases.clone();
+        for _ in 0..5 {
+            frontier = frontier
+                .iter()
+                .flat_map(|head| ["a", "log", ""].map(|part| format!("{head}/{part}")))
+                .collect();
+            bases.extend(frontier.iter().map(|path| path.trim_start_matches('/').to_owned()));
+        }
+        bases.sort();
+        bases.dedup();
+        let mut seen = HashMap::new();
+        for base in bases.iter().filter_map(|base| Base::new(base.as_str()).ok()) {
+            for tenant in ["default", "a", "log", "log-log"].map(|tenant| TenantId::new(tenant).unwrap()) {
+                let origin = base.origin(&tenant);
+                if let Some(earlier) = seen.insert(origin.clone(), (base.clone(), tenant.clone())) {
+                    panic!("{origin} is both {earlier:?} and {:?}", (base, tenant));
+                }
+            }
+        }
+        assert!(seen.len() > 100);
+    }
+
+    #[test]
+    fn deserialising_goes_through_the_same_door() {
+        assert_eq!(serde_json::from_str::<TenantId>("\"acme\"").unwrap().as_str(), "acme");
+        assert_eq!(serde_json::to_string(&TenantId::default()).unwrap(), "\"default\"");
+        let refused = serde_json::from_str::<TenantId>("\"a/b\"").unwrap_err().to_string();
+        assert!(refused.starts_with("\"a/b\" is not a valid tenant"), "{refused}");
+        assert!(serde_json::from_str::<Base>("\"a/log/b\"").is_err());
+    }
+
+    #[test]
+    fn an_error_repeats_only_the_start_of_a_long_value() {
+        let error = RunId::new("X".repeat(1 << 20)).unwrap_err();
+        assert_eq!(error.value.chars().count(), 81);
+        assert!(error.to_string().contains("run"));
+    }
+
+    proptest! {
+        #[test]
+        fn names_order_as_their_bytes(a in "[a-z0-9][a-z0-9._-]{0,9}", b in "[a-z0-9][a-z0-9._-]{0,9}") {
+            let (left, right) = (RunId::new(a.as_str()).unwrap(), RunId::new(b.as_str()).unwrap());
+            prop_assert_eq!(left.cmp(&right), a.as_bytes().cmp(b.as_bytes()));
+        }
+
+        #[test]
+        fn origins_hold_nothing_a_note_key_name_refuses(base in "\\PC{1,40}", tenant in "[a-z0-9][a-z0-9._-]{0,9}") {
+            if let Ok(base) = Base::new(base) {
+                let origin = base.origin(&TenantId::new(tenant).unwrap());
+                prop_assert!(!origin.contains(|c: char| c.is_whitespace() || c == '+' || c.is_control()));
+            }
+        }
+    }
+}

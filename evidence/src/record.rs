@@ -1,0 +1,460 @@
+//! The record: one compact JSON object, stored and hashed as the exact bytes written ("wire bytes").
+//!
+//! ```text
+//! {"at":"2026-11-30T15:51:19.123Z","case":"c-1","effect":"<64 hex>","epoch":1,"kind":"EffectStarted",
+//!  "payload":{…},"run":"…","seq":2,"tenant":"acme","v":1}
+//! ```
+//!
+//! on one line, members in this order, each once; `case` and `effect` only where present. The payload is any
+//! JSON value in compact form ([`crate::json`]), so one record has one spelling: parsing and rendering are
+//! inverse to each other.
+
+use std::borrow::Cow;
+
+use crate::{
+    decimal,
+    json::{self, Json, JsonError},
+    name::{CaseId, EffectKey, Kind, NameError, RunId, TenantId},
+    timestamp::{Timestamp, TimestampError},
+};
+
+/// Most wire bytes a record may have: 1 MiB.
+pub const RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// The record version this build writes and reads.
+pub const RECORD_VERSION: u64 = 1;
+
+/// What a writer has to say; the store stamps the rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordDraft {
+    /// What the record is about.
+    pub kind: Kind,
+    /// The content, lossless.
+    pub payload: Json,
+    /// The effect it belongs to.
+    pub effect: Option<EffectKey>,
+    /// The case it belongs to.
+    pub case: Option<CaseId>,
+}
+
+/// What the store adds to a draft.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stamp {
+    /// The store's own time.
+    pub at: Timestamp,
+    /// The epoch of the lease the record was written under.
+    pub epoch: u64,
+    /// The run it belongs to.
+    pub run: RunId,
+    /// Position in the run, from 1, without gaps.
+    pub seq: u64,
+    /// Whose run it is.
+    pub tenant: TenantId,
+}
+
+/// A record, read or about to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// What the writer said.
+    pub draft: RecordDraft,
+    /// What the store added.
+    pub stamp: Stamp,
+}
+
+/// Why bytes are no record, or a record cannot be written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// Longer than [`RECORD_BYTES_MAX`]. Refused, never truncated.
+    #[error("the record has {bytes} bytes, more than the {limit} allowed")]
+    TooLarge {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A well-formed record of a version this build does not read. Build skew, not damage: the bytes may be
+    /// sound, and their hash can still be checked.
+    #[error("the record has version {found}; this build reads version {RECORD_VERSION}")]
+    UnknownVersion {
+        /// The value of `v`.
+        found: u64,
+    },
+    /// Not a record.
+    #[error("the record is malformed: {0}")]
+    Malformed(#[from] RecordFault),
+}
+
+impl RecordError {
+    /// True where a newer build may be able to read the bytes.
+    pub fn is_skew(&self) -> bool {
+        matches!(self, Self::UnknownVersion { .. })
+    }
+}
+
+/// What is wrong with a malformed record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordFault {
+    /// Not one JSON object in compact form.
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// Another member stands where `expected` should, or none.
+    #[error("member {expected:?} should stand where {found} does")]
+    Member {
+        /// The member that should stand here, or the end of the record.
+        expected: &'static str,
+        /// The member that does, quoted, or the end of the record.
+        found: String,
+    },
+    /// A member that is to be a string is not.
+    #[error("member {member:?} is not a string")]
+    NotAString {
+        /// The member.
+        member: &'static str,
+    },
+    /// A member that is to be an integer from 0 to 2^64-1 is not.
+    #[error("member {member:?} is not an integer from 0 to 2^64-1 in plain digits")]
+    NotAnInteger {
+        /// The member.
+        member: &'static str,
+    },
+    /// `seq` counts from 1.
+    #[error("seq is 0; it counts from 1")]
+    SeqZero,
+    /// A name breaks its rule.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// `at` is not a timestamp.
+    #[error(transparent)]
+    Timestamp(#[from] TimestampError),
+}
+
+impl RecordDraft {
+    /// Makes the draft the record that `stamp` places.
+    pub fn stamp(self, stamp: Stamp) -> Record {
+        Record { draft: self, stamp }
+    }
+}
+
+impl Record {
+    /// Reads wire bytes.
+    ///
+    /// The version is looked at before anything else that a later version could change: whatever is one
+    /// compact JSON object with an integer `v` other than 1 is [`RecordError::UnknownVersion`].
+    pub fn parse(raw: &[u8]) -> Result<Self, RecordError> {
+        check_size(raw.len())?;
+        let members = json::compact_members(raw).map_err(RecordFault::from)?;
+        let version =
+            members.iter().find(|(name, _)| name == "v").and_then(|(_, value)| decimal::parse(value));
+        if let Some(found) = version.filter(|&version| version != RECORD_VERSION) {
+            return Err(RecordError::UnknownVersion { found });
+        }
+        Ok(read(Members { members: members.into_iter().peekable() })?)
+    }
+
+    /// The wire bytes.
+    pub fn to_wire(&self) -> Result<Vec<u8>, RecordError> {
+        let Self { draft, stamp } = self;
+        if stamp.seq == 0 {
+            return Err(RecordFault::SeqZero.into());
+        }
+        let payload = draft.payload.as_str();
+        let mut out = String::with_capacity(payload.len() + 512);
+        out.push_str("{\"at\":\"");
+        out.push_str(&stamp.at.to_string());
+        out.push('"');
+        if let Some(case) = &draft.case {
+            out.push_str(",\"case\":");
+            json::push_string(&mut out, case.as_str());
+        }
+        if let Some(effect) = &draft.effect {
+            out.push_str(",\"effect\":");
+            json::push_string(&mut out, effect.as_str());
+        }
+        out.push_str(",\"epoch\":");
+        out.push_str(&stamp.epoch.to_string());
+        out.push_str(",\"kind\":");
+        json::push_string(&mut out, draft.kind.as_str());
+        out.push_str(",\"payload\":");
+        out.push_str(payload);
+        out.push_str(",\"run\":");
+        json::push_string(&mut out, stamp.run.as_str());
+        out.push_str(",\"seq\":");
+        out.push_str(&stamp.seq.to_string());
+        out.push_str(",\"tenant\":");
+        json::push_string(&mut out, stamp.tenant.as_str());
+        out.push_str(",\"v\":1}");
+        check_size(out.len())?;
+        Ok(out.into_bytes())
+    }
+}
+
+fn check_size(bytes: usize) -> Result<(), RecordError> {
+    if bytes > RECORD_BYTES_MAX {
+        return Err(RecordError::TooLarge { bytes, limit: RECORD_BYTES_MAX });
+    }
+    Ok(())
+}
+
+fn read<'a>(
+    mut members: Members<'a, impl Iterator<Item = (Cow<'a, str>, &'a str)>>,
+) -> Result<Record, RecordFault> {
+    let at = members.text("at")?.parse()?;
+    let case = members.optional_text("case")?.map(CaseId::new).transpose()?;
+    let effect = members.optional_text("effect")?.map(EffectKey::new).transpose()?;
+    let epoch = members.integer("epoch")?;
+    let kind = Kind::new(members.text("kind")?)?;
+    let payload = Json::from_compact(members.value("payload")?);
+    let run = RunId::new(members.text("run")?)?;
+    let seq = members.integer("seq")?;
+    let tenant = TenantId::new(members.text("tenant")?)?;
+    members.integer("v")?;
+    members.end()?;
+    if seq == 0 {
+        return Err(RecordFault::SeqZero);
+    }
+    let draft = RecordDraft { kind, payload, effect, case };
+    Ok(draft.stamp(Stamp { at, epoch, run, seq, tenant }))
+}
+
+/// The envelope's members, taken one after the other in the one order they may have.
+struct Members<'a, I: Iterator<Item = (Cow<'a, str>, &'a str)>> {
+    members: std::iter::Peekable<I>,
+}
+
+impl<'a, I: Iterator<Item = (Cow<'a, str>, &'a str)>> Members<'a, I> {
+    fn value(&mut self, expected: &'static str) -> Result<&'a str, RecordFault> {
+        match self.members.next() {
+            Some((name, value)) if name == expected => Ok(value),
+            Some((name, _)) => Err(RecordFault::Member { expected, found: quoted(&name) }),
+            None => Err(RecordFault::Member { expected, found: "the end".to_owned() }),
+        }
+    }
+
+    fn text(&mut self, member: &'static str) -> Result<Cow<'a, str>, RecordFault> {
+        json::text_of(self.value(member)?).ok_or(RecordFault::NotAString { member })
+    }
+
+    fn optional_text(&mut self, member: &'static str) -> Result<Option<Cow<'a, str>>, RecordFault> {
+        match self.members.peek() {
+            Some((name, _)) if name == member => self.text(member).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn integer(&mut self, member: &'static str) -> Result<u64, RecordFault> {
+        decimal::parse(self.value(member)?).ok_or(RecordFault::NotAnInteger { member })
+    }
+
+    fn end(&mut self) -> Result<(), RecordFault> {
+        match self.members.next() {
+            None => Ok(()),
+            Some((name, _)) => Err(RecordFault::Member { expected: "the end", found: quoted(&name) }),
+        }
+    }
+}
+
+/// A member's name as an error repeats it: escaped, and cut where it is long.
+fn quoted(name: &str) -> String {
+    format!("{:?}", name.chars().take(80).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const EFFECT: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+    fn record() -> Record {
+        let draft = RecordDraft {
+            kind: Kind::new("EffectStarted").unwrap(),
+            payload: Json::parse("{\"b\": 12345678901234567890, \"a\": [1.0, \"\\u00e9\\/\"]}".as_bytes())
+                .unwrap(),
+            effect: Some(EffectKey::new(EFFECT).unwrap()),
+            case: Some(CaseId::new("case \"7\"").unwrap()),
+        };
+        draft.stamp(Stamp {
+            at: Timestamp::from_posix_ms(1_796_053_879_123).unwrap(),
+            epoch: 3,
+            run: RunId::new("run-1").unwrap(),
+            seq: 2,
+            tenant: TenantId::new("acme").unwrap(),
+        })
+    }
+
+    const WIRE: &str = concat!(
+        r#"{"at":"2026-11-30T15:51:19.123Z","case":"case \"7\"","#,
+        r#""effect":"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff","epoch":3,"#,
+        r#""kind":"EffectStarted","payload":{"b":12345678901234567890,"a":[1.0,"é/"]},"#,
+        r#""run":"run-1","seq":2,"tenant":"acme","v":1}"#
+    );
+
+    const SMALL: &str = r#"{"at":"1970-01-01T00:00:00.000Z","epoch":1,"kind":"Note","payload":null,"run":"r","seq":1,"tenant":"t","v":1}"#;
+
+    fn fault(raw: &str) -> RecordFault {
+        match Record::parse(raw.as_bytes()).unwrap_err() {
+            RecordError::Malformed(fault) => fault,
+            other => panic!("{raw}: {other}"),
+        }
+    }
+
+    #[test]
+    fn a_record_is_spelled_byte_for_byte() {
+        assert_eq!(String::from_utf8(record().to_wire().unwrap()).unwrap(), WIRE);
+        assert_eq!(Record::parse(WIRE.as_bytes()).unwrap(), record());
+    }
+
+    #[test]
+    fn case_and_effect_cost_nothing_where_absent() {
+        let parsed = Record::parse(SMALL.as_bytes()).unwrap();
+        assert_eq!((&parsed.draft.case, &parsed.draft.effect), (&None, &None));
+        assert_eq!(parsed.to_wire().unwrap(), SMALL.as_bytes());
+    }
+
+    #[test]
+    fn members_come_in_one_order_each_once() {
+        for (bad, expected, found) in [
+            (SMALL.replace(",\"v\":1", ""), "v", "the end"),
+            (SMALL.replace("\"v\":1", "\"v\":1,\"w\":2"), "the end", "\"w\""),
+            (
+                SMALL.replace("\"epoch\":1,\"kind\":\"Note\"", "\"kind\":\"Note\",\"epoch\":1"),
+                "epoch",
+                "\"kind\"",
+            ),
+            (SMALL.replace("\"epoch\":1,", "\"epoch\":1,\"effect\":null,"), "kind", "\"effect\""),
+            (SMALL.replace("\"at\"", "\"AT\""), "at", "\"AT\""),
+            (SMALL.replace("\"payload\":null,", ""), "payload", "\"run\""),
+            ("{}".to_owned(), "at", "the end"),
+        ] {
+            assert_eq!(fault(&bad), RecordFault::Member { expected, found: found.to_owned() }, "{bad}");
+        }
+        assert!(matches!(fault(&SMALL.replace("\"seq\":1", "\"seq\":1,\"seq\":1")), RecordFault::Json(_)));
+    }
+
+    #[test]
+    fn only_the_compact_spelling_is_a_record() {
+        for bad in [
+            SMALL.replace(":null", ": null"),
+            format!("{SMALL}\n"),
+            format!(" {SMALL}"),
+            SMALL.replace("Note", "\\u004eote"),
+            SMALL.replace("null", "{\"a\":1,\"a\":1}"),
+            SMALL.replace("null", "\"\\ud800\""),
+            SMALL.replace("null", "\"\\/\""),
+            SMALL.replace("null", &format!("{}{}", "[".repeat(129), "]".repeat(129))),
+            "[]".to_owned(),
+            String::new(),
+        ] {
+            assert!(matches!(fault(&bad), RecordFault::Json(_)), "{bad}");
+        }
+        assert!(
+            Record::parse(
+                SMALL.replace("null", &format!("{}{}", "[".repeat(128), "]".repeat(128))).as_bytes()
+            )
+            .is_ok()
+        );
+    }
+
+    #[test]
+    fn members_are_of_their_type() {
+        for number in ["01", "-1", "1.0", "1e0", "18446744073709551616", "\"1\"", "null", "true"] {
+            for member in ["epoch", "seq"] {
+                let bad = SMALL.replace(&format!("\"{member}\":1"), &format!("\"{member}\":{number}"));
+                assert!(
+                    matches!(fault(&bad), RecordFault::NotAnInteger { member: m } if m == member)
+                        || number == "01",
+                    "{bad}"
+                );
+            }
+        }
+        assert!(Record::parse(SMALL.replace("\"seq\":1", "\"seq\":18446744073709551615").as_bytes()).is_ok());
+        assert_eq!(fault(&SMALL.replace("\"seq\":1", "\"seq\":0")), RecordFault::SeqZero);
+        assert_eq!(fault(&SMALL.replace("\"Note\"", "7")), RecordFault::NotAString { member: "kind" });
+        assert!(matches!(fault(&SMALL.replace("\"r\"", "\"R\"")), RecordFault::Name(_)));
+        assert!(matches!(fault(&SMALL.replace("1970", "1970-")), RecordFault::Timestamp(_)));
+        assert_eq!(fault(&SMALL.replace("\"v\":1", "\"v\":1.0")), RecordFault::NotAnInteger { member: "v" });
+    }
+
+    #[test]
+    fn another_version_is_skew_and_not_damage() {
+        for (raw, found) in [
+            (SMALL.replace("\"v\":1", "\"v\":2"), 2),
+            (SMALL.replace("\"v\":1", "\"v\":0"), 0),
+            (SMALL.replace("\"v\":1", "\"v\":7,\"zone\":{}"), 7),
+            ("{\"body\":[],\"v\":2}".to_owned(), 2),
+        ] {
+            let error = Record::parse(raw.as_bytes()).unwrap_err();
+            assert_eq!(error, RecordError::UnknownVersion { found });
+            assert!(error.is_skew());
+        }
+        assert!(!Record::parse(b"{\"v\":\"2\"}").unwrap_err().is_skew());
+        assert!(!Record::parse(b"{\"v\":2").unwrap_err().is_skew());
+    }
+
+    #[test]
+    fn a_record_of_one_mebibyte_fits_and_one_byte_more_does_not() {
+        let mut record = record();
+        record.draft.payload = Json::string("");
+        let overhead = record.to_wire().unwrap().len();
+        record.draft.payload = Json::string(&"x".repeat((1 << 20) - overhead));
+        let wire = record.to_wire().unwrap();
+        assert_eq!(wire.len(), 1 << 20);
+        assert_eq!(Record::parse(&wire).unwrap(), record);
+        record.draft.payload = Json::string(&"x".repeat((1 << 20) - overhead + 1));
+        let error = record.to_wire().unwrap_err();
+        assert_eq!(error, RecordError::TooLarge { bytes: (1 << 20) + 1, limit: 1 << 20 });
+        assert_eq!(error.to_string(), "the record has 1048577 bytes, more than the 1048576 allowed");
+        assert_eq!(Record::parse(&vec![b'x'; (1 << 20) + 1]).unwrap_err(), error);
+    }
+
+    #[test]
+    fn seq_zero_is_not_written() {
+        let mut record = record();
+        record.stamp.seq = 0;
+        assert_eq!(record.to_wire().unwrap_err(), RecordError::Malformed(RecordFault::SeqZero));
+    }
+
+    proptest! {
+        #[test]
+        fn rendering_and_parsing_are_inverse(
+            ms in -62_135_596_800_000_i64..=253_402_300_799_999,
+            (epoch, seq) in (any::<u64>(), 1..=u64::MAX),
+            kind in "[A-Za-z][A-Za-z0-9._-]{0,63}",
+            (run, tenant) in ("[a-z0-9][a-z0-9._-]{0,63}", "[a-z0-9][a-z0-9._-]{0,63}"),
+            payload in any::<Vec<(String, Option<f64>)>>(),
+            effect in prop::option::of("[0-9a-f]{64}"),
+            case in prop::option::of("\\PC{1,32}"),
+        ) {
+            let draft = RecordDraft {
+                kind: Kind::new(kind).unwrap(),
+                payload: Json::parse(serde_json::to_string(&payload).unwrap().as_bytes()).unwrap(),
+                effect: effect.map(|key| EffectKey::new(key).unwrap()),
+                case: case.map(|case| CaseId::new(case).unwrap()),
+            };
+            let record = draft.stamp(Stamp {
+                at: Timestamp::from_posix_ms(ms).unwrap(),
+                epoch,
+                run: RunId::new(run).unwrap(),
+                seq,
+                tenant: TenantId::new(tenant).unwrap(),
+            });
+            let wire = record.to_wire().unwrap();
+            prop_assert!(serde_json::from_slice::<serde_json::Value>(&wire).is_ok());
+            let parsed = Record::parse(&wire).unwrap();
+            prop_assert_eq!(&parsed, &record);
+            prop_assert_eq!(parsed.to_wire().unwrap(), wire);
+        }
+
+        #[test]
+        fn a_damaged_record_never_panics_and_never_reads_as_other_bytes(at in 0..WIRE.len(), byte in any::<u8>()) {
+            let mut raw = WIRE.as_bytes().to_vec();
+            raw[at] = byte;
+            if let Ok(parsed) = Record::parse(&raw) {
+                prop_assert_eq!(parsed.to_wire().unwrap(), raw);
+            }
+        }
+    }
+}
