@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::TREE_SIZE_MAX;
 use crate::hash::NodeHash;
-use crate::key::{Algorithm, SignerKey, VerifierKey};
+use crate::key::{SignerKey, VerifierKey};
 use crate::note::{Note, NoteError, SignatureLine, Verified, VerifyError};
 use crate::text;
 
@@ -218,17 +218,10 @@ impl SignedCheckpoint {
     }
 }
 
-/// Whether a key may sign checkpoints as a log in this suite: plain Ed25519, or a cosignature type.
-pub const fn is_log_algorithm(algorithm: Algorithm) -> bool {
-    match algorithm {
-        Algorithm::Ed25519 | Algorithm::CosignatureEd25519 | Algorithm::CosignatureMlDsa44 => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::KeyName;
+    use crate::key::{Algorithm, KeyName};
 
     /// The example of c2sp.org/tlog-checkpoint.
     const EXAMPLE: &str = "example.com/behind-the-sofa\n20852163\n\

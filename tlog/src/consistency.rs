@@ -1,12 +1,16 @@
 //! Consistency proofs: that one tree extends another (RFC 6962, section 2.1.2). Prove and verify.
+//!
+//! The older tree is the subtree `[0, old)` of the newer one; what the sizes and roots of whole trees
+//! add to a subtree proof is here.
 
 use thiserror::Error;
 
 use crate::hash::NodeHash;
-use crate::inclusion::gather;
-use crate::tree::{NodeReader, range_nodes, split_point};
+use crate::subtree::{self, ProveSubtreeError, Subtree, SubtreeError, SubtreeRange};
+use crate::tree::NodeReader;
 
-/// Most hashes a consistency proof can have in a tree of at most 2^63 - 1 leaves.
+/// Most hashes that a witness request may carry (c2sp.org/tlog-witness): all that a proof can have in a
+/// tree of at most 2^62 leaves. A larger tree may need one more.
 pub const PROOF_HASHES_MAX: usize = 63;
 
 /// Why a consistency proof cannot be made.
@@ -84,7 +88,7 @@ pub enum ConsistencyError {
 
 /// Proves that the tree of `old` leaves is a prefix of the tree of `new` leaves.
 ///
-/// Hashes run from the deepest node to the root's child, at most 63 of them; none when `old` is zero
+/// Hashes run from the deepest node to the root's child, at most 64 of them; none when `old` is zero
 /// or equals `new`.
 ///
 /// # Errors
@@ -97,34 +101,13 @@ pub fn prove<R: NodeReader>(
     if old > new {
         return Err(ProveConsistencyError::SizesReversed { old, new });
     }
-    if old == 0 || old == new {
-        return Ok(Vec::new());
-    }
-    let mut nodes = Vec::new();
-    let mut parts = Vec::new();
-    let (mut start, mut end) = (0, new);
-    let mut take = |from, to| {
-        let before = nodes.len();
-        range_nodes(from, to, &mut nodes);
-        parts.push(nodes.len() - before);
-    };
-    // SUBPROOF of the RFC: descend towards the boundary at leaf `old`.
-    while old != end {
-        let middle = start + split_point(end - start);
-        if old <= middle {
-            take(middle, end);
-            end = middle;
-        } else {
-            take(start, middle);
-            start = middle;
+    let Ok(older) = SubtreeRange::new(0, old) else { return Ok(Vec::new()) };
+    subtree::prove_consistency(older, new, reader).map_err(|error| match error {
+        ProveSubtreeError::Reader(error) => ProveConsistencyError::Reader(error),
+        ProveSubtreeError::OutOfRange { .. } | ProveSubtreeError::BeyondTree { .. } => {
+            ProveConsistencyError::SizesReversed { old, new }
         }
-    }
-    // The older tree's own last complete part is left out where the verifier has it as the old root.
-    if start > 0 {
-        take(start, end);
-    }
-    let hashes = reader.read_nodes(&nodes).map_err(ProveConsistencyError::Reader)?;
-    Ok(gather(&hashes, &parts))
+    })
 }
 
 /// The older and the newer root that `hashes` imply, for `0 < old < new`.
@@ -139,33 +122,17 @@ pub fn implied_roots(
     new: u64,
     hashes: &[NodeHash],
 ) -> Result<(NodeHash, NodeHash), ConsistencyError> {
-    if old == 0 || old >= new {
-        return Err(ConsistencyError::SizesReversed { old, new });
+    let reversed = ConsistencyError::SizesReversed { old, new };
+    let older = SubtreeRange::new(0, old).map_err(|_| reversed)?;
+    if old >= new {
+        return Err(reversed);
     }
-    // The path of the last leaf of the older tree, from the root of its last complete subtree up.
-    let shift = old.trailing_zeros();
-    let index = (old - 1) >> shift;
-    let inner = u64::BITS - (((old - 1) ^ (new - 1)) >> shift).leading_zeros();
-    let border = index.checked_shr(inner).unwrap_or(0).count_ones();
-    let expected = 1 + (inner + border) as usize;
-    let Some((seed, path)) = hashes.split_first().filter(|_| hashes.len() == expected) else {
-        return Err(ConsistencyError::WrongLength { old, new, found: hashes.len(), expected });
-    };
-    let (mut old_root, mut new_root) = (*seed, *seed);
-    let (inside, above) = path.split_at(inner as usize);
-    for (level, sibling) in inside.iter().enumerate() {
-        if index >> level & 1 == 1 {
-            old_root = NodeHash::join(sibling, &old_root);
-            new_root = NodeHash::join(sibling, &new_root);
-        } else {
-            new_root = NodeHash::join(&new_root, sibling);
-        }
+    let expected = 1 + subtree::path_length(older, new);
+    let wrong_length = ConsistencyError::WrongLength { old, new, found: hashes.len(), expected };
+    match subtree::split_seed(hashes) {
+        Some((seed, path)) if hashes.len() == expected => Ok(subtree::implied_hashes(older, new, seed, path)),
+        _ => Err(wrong_length),
     }
-    for sibling in above {
-        old_root = NodeHash::join(sibling, &old_root);
-        new_root = NodeHash::join(sibling, &new_root);
-    }
-    Ok((old_root, new_root))
 }
 
 /// Checks that the tree `(new, new_root)` extends the tree `(old, old_root)`.
@@ -199,28 +166,22 @@ pub fn verify(
         }
         return Ok(());
     }
-    // RFC 6962 leaves the first hash out where it is the old root itself. A proof that is too long
-    // could not be checked for its length after the insertion of ours, so cap it before.
-    let (computed_old, computed_new) = if old.is_power_of_two() {
-        let mut hashes = Vec::with_capacity(proof.len() + 1);
-        hashes.push(*old_root);
-        hashes.extend_from_slice(proof);
-        implied_roots(old, new, &hashes).map_err(|error| match error {
-            ConsistencyError::WrongLength { old, new, found, expected } => {
-                ConsistencyError::WrongLength { old, new, found: found - 1, expected: expected - 1 }
-            }
-            other => other,
-        })?
-    } else {
-        implied_roots(old, new, proof)?
-    };
-    if computed_old != *old_root {
-        return Err(ConsistencyError::WrongOldRoot { computed: computed_old, expected: *old_root });
-    }
-    if computed_new != *new_root {
-        return Err(ConsistencyError::WrongNewRoot { computed: computed_new, expected: *new_root });
-    }
-    Ok(())
+    let range = SubtreeRange::new(0, old).map_err(|_| ConsistencyError::SizesReversed { old, new })?;
+    let older = Subtree { range, hash: *old_root };
+    subtree::verify_consistency(&older, new, new_root, proof).map_err(|error| match error {
+        SubtreeError::WrongLength { found, expected } => {
+            ConsistencyError::WrongLength { old, new, found, expected }
+        }
+        SubtreeError::WrongHash { computed, expected } => {
+            ConsistencyError::WrongOldRoot { computed, expected }
+        }
+        SubtreeError::WrongRoot { computed, expected } => {
+            ConsistencyError::WrongNewRoot { computed, expected }
+        }
+        SubtreeError::OutOfRange { .. } | SubtreeError::BeyondTree { .. } => {
+            ConsistencyError::SizesReversed { old, new }
+        }
+    })
 }
 
 #[cfg(test)]

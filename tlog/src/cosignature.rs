@@ -8,6 +8,7 @@ use crate::key::{
     Algorithm, ED25519_SIGNATURE_BYTES, KeyName, MLDSA44_SIGNATURE_BYTES, SignerKey, VerifierKey,
 };
 use crate::note::SignatureLine;
+use crate::subtree::Subtree;
 
 /// The largest time a cosignature may carry, 2^63 - 1.
 pub const TIME_MAX: u64 = i64::MAX as u64;
@@ -22,8 +23,9 @@ const SUBTREE_LABEL: &[u8; 12] = b"subtree/v1\n\0";
 #[derive(Debug, Error, PartialEq, Eq, Clone)]
 #[non_exhaustive]
 pub enum CosignatureError {
-    /// Zero is no time for a checkpoint, and times end at 2^63 - 1.
-    #[error("{0} is not a time for a cosignature of a checkpoint (1 to 2^63 - 1)")]
+    /// Times end at 2^63 - 1. Zero is none, but for subtree/v1, where it makes no claim about time; a
+    /// subtree that does not start at leaf 0 takes no other.
+    #[error("{0} is not a time that this cosignature may carry")]
     Time(u64),
     /// Not a timestamp and a signature of the key's type.
     #[error("a cosignature of this type has {expected} bytes, not {found}")]
@@ -45,17 +47,6 @@ pub enum CosignatureError {
     /// The signature is not the key's.
     #[error("the cosignature does not verify")]
     Invalid,
-}
-
-/// A range of leaves `[start, end)` and the hash over it, as a subtree cosignature states it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Subtree {
-    /// First leaf.
-    pub start: u64,
-    /// One past the last leaf.
-    pub end: u64,
-    /// The hash over the leaves.
-    pub hash: NodeHash,
 }
 
 /// Cosigns a checkpoint at `time` (POSIX seconds).
@@ -86,7 +77,8 @@ pub fn cosign_subtree(
     if key.verifier().algorithm() != Algorithm::CosignatureMlDsa44 {
         return Err(CosignatureError::NotACosigner);
     }
-    let message = subtree_message(key.verifier().name(), 0, origin, subtree)?;
+    let Subtree { range, hash } = subtree;
+    let message = subtree_message(key.verifier().name(), 0, origin, (range.start(), range.end()), hash)?;
     Ok(signature_line(key, 0, &message))
 }
 
@@ -107,7 +99,9 @@ pub(crate) fn claimed_time(signature: &[u8]) -> Option<u64> {
 /// [`CosignatureError`].
 pub fn verify(text: &str, signature: &[u8], key: &VerifierKey) -> Result<u64, CosignatureError> {
     let (time, signature) = split(signature, key.algorithm())?;
-    if time == 0 || time > TIME_MAX {
+    // Only subtree/v1 gives time zero a meaning: no claim that the tree is the largest one seen.
+    let timeless = key.algorithm() == Algorithm::CosignatureMlDsa44;
+    if time > TIME_MAX || (time == 0 && !timeless) {
         return Err(CosignatureError::Time(time));
     }
     // Parsed whatever the type: a cosignature of something that is no checkpoint means nothing.
@@ -130,10 +124,11 @@ pub fn verify_subtree(
         return Err(CosignatureError::NotACosigner);
     }
     let (time, signature) = split(signature, key.algorithm())?;
-    if time > TIME_MAX || (subtree.start != 0 && time != 0) {
+    let Subtree { range, hash } = subtree;
+    if time > TIME_MAX || (range.start() != 0 && time != 0) {
         return Err(CosignatureError::Time(time));
     }
-    let message = subtree_message(key.name(), time, origin, subtree)?;
+    let message = subtree_message(key.name(), time, origin, (range.start(), range.end()), hash)?;
     if key.verifies(&message, signature) { Ok(time) } else { Err(CosignatureError::Invalid) }
 }
 
@@ -161,8 +156,8 @@ fn checkpoint_message(
         Algorithm::Ed25519 => Err(CosignatureError::NotACosigner),
         Algorithm::CosignatureEd25519 => Ok(format!("cosignature/v1\ntime {time}\n{text}").into_bytes()),
         Algorithm::CosignatureMlDsa44 => {
-            let whole = Subtree { start: 0, end: checkpoint.size(), hash: *checkpoint.root() };
-            subtree_message(key.name(), time, checkpoint.origin(), &whole)
+            // A checkpoint of size zero is signed as [0, 0), although that is no subtree.
+            subtree_message(key.name(), time, checkpoint.origin(), (0, checkpoint.size()), checkpoint.root())
         }
     }
 }
@@ -172,15 +167,16 @@ fn subtree_message(
     cosigner: &KeyName,
     time: u64,
     origin: &str,
-    subtree: &Subtree,
+    (start, end): (u64, u64),
+    hash: &NodeHash,
 ) -> Result<Vec<u8>, CosignatureError> {
     let mut message = SUBTREE_LABEL.to_vec();
     push_named(&mut message, cosigner.as_str())?;
     message.extend(time.to_be_bytes());
     push_named(&mut message, origin)?;
-    message.extend(subtree.start.to_be_bytes());
-    message.extend(subtree.end.to_be_bytes());
-    message.extend(subtree.hash.as_bytes());
+    message.extend(start.to_be_bytes());
+    message.extend(end.to_be_bytes());
+    message.extend(hash.as_bytes());
     Ok(message)
 }
 

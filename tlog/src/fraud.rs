@@ -143,10 +143,8 @@ impl FraudProof {
     ) -> Result<Vec<NodeHash>, ProveConsistencyError<R::Error>> {
         let mut hashes = prove(old, new, newer_tree)?;
         if old != new && old.is_power_of_two() {
-            let level = u8::try_from(old.trailing_zeros()).expect("at most 63");
-            let first = newer_tree
-                .read_nodes(&[NodeId { level, index: 0 }])
-                .map_err(ProveConsistencyError::Reader)?;
+            let older_tree = NodeId::new(old.trailing_zeros(), 0);
+            let first = newer_tree.read_nodes(&[older_tree]).map_err(ProveConsistencyError::Reader)?;
             hashes.splice(0..0, first);
         }
         Ok(hashes)

@@ -6,6 +6,7 @@
 //! | module | specification |
 //! |---|---|
 //! | [`hash`], [`tree`], [`inclusion`], [`consistency`] | RFC 6962, section 2.1 |
+//! | [`subtree`] | draft-ietf-plants-merkle-tree-certs-03, section 4 |
 //! | [`note`], [`key`] | c2sp.org/signed-note |
 //! | [`checkpoint`] | c2sp.org/tlog-checkpoint |
 //! | [`cosignature`] | c2sp.org/tlog-cosignature |
@@ -32,6 +33,7 @@ pub mod note;
 pub mod policy;
 pub mod proof;
 pub mod request;
+pub mod subtree;
 pub mod text;
 pub mod tile;
 pub mod tree;

@@ -1,4 +1,5 @@
-//! The witness protocol's bodies (c2sp.org/tlog-witness): `add-checkpoint` requests and answers.
+//! The witness protocol's bodies (c2sp.org/tlog-witness): `add-checkpoint` and `sign-subtree` requests,
+//! and answers.
 
 use std::fmt;
 
@@ -7,6 +8,7 @@ use thiserror::Error;
 use crate::consistency::PROOF_HASHES_MAX;
 use crate::hash::NodeHash;
 use crate::note::{Note, NoteError, SignatureLine};
+use crate::subtree::{NotASubtree, Subtree, SubtreeRange};
 use crate::text;
 
 /// Longest request body accepted.
@@ -14,7 +16,7 @@ pub const REQUEST_BYTES_MAX: usize = 128 * 1024;
 /// Content type of a 409 answer, whose body is the size last cosigned and a newline.
 pub const SIZE_CONTENT_TYPE: &str = "text/x.tlog.size";
 
-/// Why bytes are not an `add-checkpoint` request.
+/// Why bytes are not an `add-checkpoint` or `sign-subtree` request.
 #[derive(Debug, Error, PartialEq, Eq, Clone)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -27,16 +29,22 @@ pub enum RequestError {
     /// The first line is not `old` and a size.
     #[error("line 1 is not \"old\" and a decimal size")]
     OldSize,
+    /// The first line is not `subtree` and two sizes.
+    #[error("line 1 is not \"subtree\", a decimal start and a decimal end")]
+    Range,
+    /// The range is no subtree.
+    #[error("line 1: {0}")]
+    NotASubtree(#[from] NotASubtree),
     /// No blank line between the proof and the checkpoint.
     #[error("there is no blank line followed by a checkpoint")]
     NoCheckpoint,
-    /// A proof line that is no hash.
+    /// A subtree hash or proof line that is no hash.
     #[error("line {line} is not a hash (base64 of 32 bytes)")]
     Hash {
         /// Line number from 1.
         line: usize,
     },
-    /// More proof lines than any tree can need.
+    /// More proof lines than a client may send.
     #[error("more than {PROOF_HASHES_MAX} consistency proof lines")]
     TooManyHashes,
     /// What follows the blank line is no signed note.
@@ -61,28 +69,11 @@ impl AddCheckpoint {
     /// # Errors
     /// [`RequestError`].
     pub fn parse(body: &[u8]) -> Result<Self, RequestError> {
-        if body.len() > REQUEST_BYTES_MAX {
-            return Err(RequestError::TooLong(body.len()));
-        }
-        let all = std::str::from_utf8(body).map_err(|_| RequestError::Utf8)?;
-        let (first, rest) = all.split_once('\n').ok_or(RequestError::OldSize)?;
+        let (first, rest) = first_line(body)?.ok_or(RequestError::OldSize)?;
         let old_size = first.strip_prefix("old ").and_then(text::parse_decimal);
         let old_size = old_size.ok_or(RequestError::OldSize)?;
-        let mut proof = Vec::new();
-        let mut rest = rest;
-        loop {
-            let (line, after) = rest.split_once('\n').ok_or(RequestError::NoCheckpoint)?;
-            rest = after;
-            if line.is_empty() {
-                break;
-            }
-            if proof.len() == PROOF_HASHES_MAX {
-                return Err(RequestError::TooManyHashes);
-            }
-            let number = proof.len() + 2;
-            proof.push(NodeHash::from_base64(line).ok_or(RequestError::Hash { line: number })?);
-        }
-        Ok(Self { old_size, proof, note: Note::parse(rest.as_bytes())? })
+        let (proof, note) = proof_and_note(rest, 2)?;
+        Ok(Self { old_size, proof, note })
     }
 }
 
@@ -92,6 +83,73 @@ impl fmt::Display for AddCheckpoint {
         writeln!(f, "old {}", self.old_size)?;
         self.proof.iter().try_for_each(|hash| writeln!(f, "{hash}"))?;
         write!(f, "\n{}", self.note)
+    }
+}
+
+/// A `sign-subtree` request as read. Nothing about it is verified but that the range is a subtree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SignSubtree {
+    /// The subtree to cosign.
+    pub subtree: Subtree,
+    /// Subtree consistency proof from there to the checkpoint.
+    pub proof: Vec<NodeHash>,
+    /// The checkpoint, which the witness must have cosigned.
+    pub note: Note,
+}
+
+impl SignSubtree {
+    /// Reads a request body. That the subtree ends within the checkpoint is for the caller to check:
+    /// [`subtree::verify_consistency`](crate::subtree::verify_consistency) does.
+    ///
+    /// # Errors
+    /// [`RequestError`]; also for an empty or misaligned range.
+    pub fn parse(body: &[u8]) -> Result<Self, RequestError> {
+        let (first, rest) = first_line(body)?.ok_or(RequestError::Range)?;
+        let (start, end) = first
+            .strip_prefix("subtree ")
+            .and_then(|range| range.split_once(' '))
+            .and_then(|(start, end)| text::parse_decimal(start).zip(text::parse_decimal(end)))
+            .ok_or(RequestError::Range)?;
+        let range = SubtreeRange::new(start, end)?;
+        let (hash, rest) = rest.split_once('\n').ok_or(RequestError::NoCheckpoint)?;
+        let hash = NodeHash::from_base64(hash).ok_or(RequestError::Hash { line: 2 })?;
+        let (proof, note) = proof_and_note(rest, 3)?;
+        Ok(Self { subtree: Subtree { range, hash }, proof, note })
+    }
+}
+
+/// The request body.
+impl fmt::Display for SignSubtree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Subtree { range, hash } = self.subtree;
+        writeln!(f, "subtree {} {}\n{hash}", range.start(), range.end())?;
+        self.proof.iter().try_for_each(|hash| writeln!(f, "{hash}"))?;
+        write!(f, "\n{}", self.note)
+    }
+}
+
+fn first_line(body: &[u8]) -> Result<Option<(&str, &str)>, RequestError> {
+    if body.len() > REQUEST_BYTES_MAX {
+        return Err(RequestError::TooLong(body.len()));
+    }
+    let body = std::str::from_utf8(body).map_err(|_| RequestError::Utf8)?;
+    Ok(body.split_once('\n'))
+}
+
+/// Proof lines from line `number` on, the empty line after them, and the checkpoint.
+fn proof_and_note(mut rest: &str, mut number: usize) -> Result<(Vec<NodeHash>, Note), RequestError> {
+    let mut proof = Vec::new();
+    loop {
+        let (line, after) = rest.split_once('\n').ok_or(RequestError::NoCheckpoint)?;
+        rest = after;
+        if line.is_empty() {
+            return Ok((proof, Note::parse(rest.as_bytes())?));
+        }
+        if proof.len() == PROOF_HASHES_MAX {
+            return Err(RequestError::TooManyHashes);
+        }
+        proof.push(NodeHash::from_base64(line).ok_or(RequestError::Hash { line: number })?);
+        number += 1;
     }
 }
 
@@ -127,6 +185,48 @@ mod tests {
         let request = AddCheckpoint::parse(example.as_bytes()).unwrap();
         assert_eq!((request.old_size, request.proof.len()), (20_852_014, 4));
         assert_eq!(request.to_string(), example);
+    }
+
+    /// The sign-subtree example of tlog-witness, with a signature in place of the elided one.
+    const SUBTREE: &str = "subtree 8 13\n\
+        mbsQCg+dEIMGlpqeGgk94JutQwKKS2Lo5IuDhKmDjiU=\n\
+        CD82D2LDm0phY0+xKbHyZfq3Hw21lVkuV7Zis5EFg0k=\n\
+        h/ghL5nyaXTIBAklqDnisM+SFdbA3izoGZ5oRYMZzc0=\n\
+        8qtnAAU9sTKQx/zt3E4v8Jt2a9IMQUf0QUawvePF9y0=\n\
+        KuO5BNOmginG34Lm5G3e2GuiWliGo3K0ebzGpvI0fEg=\n\
+        \n\
+        example.com/behind-the-sofa\n\
+        14\n\
+        /CcKVZM9n65aH7jLaIZuUB4/MSlEFQ4+ldwUC21rDHM=\n\
+        \n\
+        \u{2014} witness.example/w1 LijDAFSpKvDUj+Y=\n";
+
+    #[test]
+    fn the_subtree_example_reads_and_prints_unchanged() {
+        let request = SignSubtree::parse(SUBTREE.as_bytes()).unwrap();
+        assert_eq!((request.subtree.range.to_string().as_str(), request.proof.len()), ("[8, 13)", 4));
+        assert_eq!(request.to_string(), SUBTREE);
+    }
+
+    #[test]
+    fn a_faulty_subtree_request_names_its_line() {
+        let range_fault = |line: &str| {
+            SignSubtree::parse(SUBTREE.replacen("subtree 8 13", line, 1).as_bytes()).unwrap_err()
+        };
+        for line in
+            ["subtree 8", "subtree 8  13", "subtree 08 13", "subtree 8 13 ", "old 8", "", "subtree8 13"]
+        {
+            assert_eq!(range_fault(line), RequestError::Range, "{line:?}");
+        }
+        for (line, start, end) in [("subtree 8 8", 8, 8), ("subtree 9 11", 9, 11), ("subtree 13 8", 13, 8)] {
+            assert_eq!(range_fault(line), RequestError::NotASubtree(NotASubtree { start, end }));
+        }
+        let no_hash = SUBTREE.replacen("mbsQCg+dEIMGlpqeGgk94JutQwKKS2Lo5IuDhKmDjiU=", "", 1);
+        assert_eq!(SignSubtree::parse(no_hash.as_bytes()), Err(RequestError::Hash { line: 2 }));
+        let bad_proof = SUBTREE.replacen("CD82", "CD8", 1);
+        assert_eq!(SignSubtree::parse(bad_proof.as_bytes()), Err(RequestError::Hash { line: 3 }));
+        assert_eq!(SignSubtree::parse(b""), Err(RequestError::Range));
+        assert_eq!(SignSubtree::parse(b"subtree 8 13\n"), Err(RequestError::NoCheckpoint));
     }
 
     #[test]

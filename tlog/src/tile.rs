@@ -209,14 +209,13 @@ pub struct TileSpan {
 
 impl TileSpan {
     /// Where node `id` is to be found.
-    pub const fn of(id: NodeId) -> Self {
+    pub fn of(id: NodeId) -> Self {
         let height = id.level % TILE_HEIGHT;
         let per_tile = TILE_HEIGHT - height;
-        let inside = id.index & ((1 << per_tile) - 1);
         Self {
             level: id.level / TILE_HEIGHT,
             index: id.index >> per_tile,
-            first: (inside as u16) << height,
+            first: width_of(id.index & ((1 << per_tile) - 1)) << height,
             count: 1 << height,
         }
     }
@@ -330,7 +329,7 @@ impl Tile {
 
     /// Hashes in the tile.
     pub fn width(&self) -> u16 {
-        u16::try_from(self.hashes.len()).expect("a tile holds at most 256 hashes")
+        width_of(self.hashes.len() as u64)
     }
 
     /// Whether the stored group roots are those of the hashes: for a full check of stored tiles.
@@ -410,7 +409,11 @@ impl<R: TileReader> TileNodes<R> {
 pub fn tile_width(level: u8, index: u64, size: u64) -> u16 {
     let before = index.saturating_mul(u64::from(TILE_WIDTH));
     let rest = level_hashes(level, size).saturating_sub(before);
-    u16::try_from(rest.min(u64::from(TILE_WIDTH))).expect("at most 256")
+    width_of(rest.min(u64::from(TILE_WIDTH)))
+}
+
+fn width_of(hashes: u64) -> u16 {
+    u16::try_from(hashes).expect("a tile holds at most 256 hashes")
 }
 
 impl<R: TileReader> NodeReader for TileNodes<R> {
@@ -424,17 +427,13 @@ impl<R: TileReader> NodeReader for TileNodes<R> {
             let span = TileSpan::of(*node);
             let known =
                 tiles.iter().position(|(level, index, _)| (*level, *index) == (span.level, span.index));
-            let at = match known {
-                Some(at) => at,
-                None => {
-                    let width = self.width(span.level, span.index);
-                    let tile = self
-                        .reader
-                        .read_tile(span.level, span.index, width)
-                        .map_err(TileNodesError::Reader)?;
-                    tiles.push((span.level, span.index, tile));
-                    tiles.len() - 1
-                }
+            let at = if let Some(at) = known {
+                at
+            } else {
+                let width = self.width(span.level, span.index);
+                let tile = self.reader.read_tile(span.level, span.index, width);
+                tiles.push((span.level, span.index, tile.map_err(TileNodesError::Reader)?));
+                tiles.len() - 1
             };
             let tile = &tiles[at].2;
             hashes.push(tile.subtree(span.first, span.count).ok_or(TileNodesError::Narrow {

@@ -14,6 +14,12 @@ pub struct NodeId {
     pub index: u64,
 }
 
+impl NodeId {
+    pub(crate) fn new(level: u32, index: u64) -> Self {
+        Self { level: u8::try_from(level).expect("a tree of 64-bit size is at most 64 levels high"), index }
+    }
+}
+
 /// What roots and proofs need: stored node hashes by position.
 pub trait NodeReader {
     /// Why a node cannot be read.
@@ -43,10 +49,7 @@ pub(crate) fn range_nodes(start: u64, end: u64, nodes: &mut Vec<NodeId>) {
     while at < end {
         let fitting = (end - at).ilog2();
         let level = if at == 0 { fitting } else { fitting.min(at.trailing_zeros()) };
-        nodes.push(NodeId {
-            level: u8::try_from(level).expect("a 64-bit logarithm fits a byte"),
-            index: at >> level,
-        });
+        nodes.push(NodeId::new(level, at >> level));
         at += 1 << level;
     }
 }
@@ -118,12 +121,11 @@ impl Frontier {
 
     fn push(&mut self, leaf: NodeHash, mut completed: impl FnMut(NodeId, NodeHash)) {
         let mut hash = leaf;
-        completed(NodeId { level: 0, index: self.size }, hash);
+        completed(NodeId::new(0, self.size), hash);
         for level in 1..=self.size.trailing_ones() {
             let left = self.edge.pop().expect("one edge hash for each trailing one bit of the size");
             hash = NodeHash::join(&left, &hash);
-            let id = NodeId { level: u8::try_from(level).expect("at most 64"), index: self.size >> level };
-            completed(id, hash);
+            completed(NodeId::new(level, self.size >> level), hash);
         }
         self.edge.push(hash);
         self.size = self.size.checked_add(1).expect("a tree of 2^64 leaves cannot be built");
