@@ -17,6 +17,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     chain::ChainHash,
+    decimal,
+    json::Envelope,
     name::{RunId, TenantId},
     signature::RecordSignature,
 };
@@ -266,6 +268,9 @@ impl ExportLine {
         if line.first() != Some(&b'{') || line.last() != Some(&b'}') {
             return Err(ExportError::NotAnObject);
         }
+        if let Some(record) = read_record(line) {
+            return Ok(Self::Record(record));
+        }
         match serde_json::from_slice(line) {
             Ok(Self::Header(header)) if header.version != EXPORT_VERSION => {
                 Err(ExportError::UnsupportedVersion { found: header.version })
@@ -274,6 +279,22 @@ impl ExportLine {
             Err(error) => Err(diagnose(line).unwrap_or_else(|| error.into())),
         }
     }
+}
+
+/// Reads a record line that is spelled as it is written here; any other spelling is left to serde.
+///
+/// Nearly all lines of an export are such lines, and this takes half the time.
+fn read_record(line: &[u8]) -> Option<ExportRecord> {
+    let mut members = Envelope::open(line).ok()?;
+    if members.value("kind").ok()?? != "\"runseal.export.record\"" {
+        return None;
+    }
+    let seq = decimal::parse(members.value("seq").ok()??)?;
+    let raw = members.text("raw").ok()??.into_owned();
+    let prev = members.text("prev").ok()??.parse().ok()?;
+    let hash = members.text("hash").ok()??.parse().ok()?;
+    let signature = serde_json::from_str(members.value("signature").ok()??).ok()?;
+    members.is_at_end().then_some(ExportRecord { seq, raw, prev, hash, signature })
 }
 
 /// What a line claims to be, whatever else it holds.
@@ -395,6 +416,9 @@ mod tests {
             assert_eq!(ExportLine::parse(text.as_bytes()).unwrap(), line, "{text}");
             line.write_to(&mut all).unwrap();
         }
+        assert!(read_record(unsigned().as_bytes()).is_some() && read_record(signed().as_bytes()).is_some());
+        let spaced = unsigned().replace("\"seq\":1", "\"seq\": 1").replace("é", "\\u00e9");
+        assert_eq!(ExportLine::parse(spaced.as_bytes()).unwrap(), record(None));
         assert_eq!(all.split(|&byte| byte == b'\n').count(), lines().len() + 1);
     }
 
@@ -525,6 +549,18 @@ mod tests {
             prop_assert_eq!(out.pop(), Some(b'\n'));
             prop_assert!(!out.contains(&b'\n'));
             prop_assert_eq!(ExportLine::parse(&out).unwrap(), line);
+        }
+
+        #[test]
+        fn a_record_line_reads_the_same_however_it_is_spelled(at in any::<prop::sample::Index>(), bytes in any::<[u8; 2]>(), signed in any::<bool>()) {
+            // Two bytes put anywhere, so that escapes, numbers and other members come about.
+            let which = if signed { 6 } else { 5 };
+            let mut text = lines()[which].0.clone().into_bytes();
+            let at = at.index(text.len() - 1);
+            text[at..at + 2].copy_from_slice(&bytes);
+            if let Some(record) = read_record(&text) {
+                prop_assert_eq!(serde_json::from_slice::<ExportLine>(&text).unwrap(), ExportLine::Record(record));
+            }
         }
 
         #[test]

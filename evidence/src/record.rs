@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use crate::{
     decimal,
-    json::{self, Json, JsonError},
+    json::{self, Envelope, Json, JsonError},
     name::{CaseId, EffectKey, Kind, NameError, RunId, TenantId},
     timestamp::{Timestamp, TimestampError},
 };
@@ -140,17 +140,19 @@ impl RecordDraft {
 impl Record {
     /// Reads wire bytes.
     ///
-    /// The version is looked at before anything else that a later version could change: whatever is one
-    /// compact JSON object with an integer `v` other than 1 is [`RecordError::UnknownVersion`].
+    /// Whatever else a later version changes, bytes that are one compact JSON object with an integer `v` other
+    /// than 1 are [`RecordError::UnknownVersion`].
     pub fn parse(raw: &[u8]) -> Result<Self, RecordError> {
         check_size(raw.len())?;
-        let members = json::compact_members(raw).map_err(RecordFault::from)?;
-        let version =
-            members.iter().find(|(name, _)| name == "v").and_then(|(_, value)| decimal::parse(value));
-        if let Some(found) = version.filter(|&version| version != RECORD_VERSION) {
-            return Err(RecordError::UnknownVersion { found });
+        let fault = match read(raw) {
+            Ok((record, RECORD_VERSION)) => return Ok(record),
+            Ok((_, found)) => return Err(RecordError::UnknownVersion { found }),
+            Err(fault) => fault,
+        };
+        match version(raw) {
+            Some(found) if found != RECORD_VERSION => Err(RecordError::UnknownVersion { found }),
+            _ => Err(fault.into()),
         }
-        Ok(read(Members { members: members.into_iter().peekable() })?)
     }
 
     /// The wire bytes.
@@ -197,9 +199,9 @@ fn check_size(bytes: usize) -> Result<(), RecordError> {
     Ok(())
 }
 
-fn read<'a>(
-    mut members: Members<'a, impl Iterator<Item = (Cow<'a, str>, &'a str)>>,
-) -> Result<Record, RecordFault> {
+/// Reads a record of this version's shape, and its version.
+fn read(raw: &[u8]) -> Result<(Record, u64), RecordFault> {
+    let mut members = Members { raw, envelope: Envelope::open(raw)?, taken: 0 };
     let at = members.text("at")?.parse()?;
     let case = members.optional_text("case")?.map(CaseId::new).transpose()?;
     let effect = members.optional_text("effect")?.map(EffectKey::new).transpose()?;
@@ -209,27 +211,41 @@ fn read<'a>(
     let run = RunId::new(members.text("run")?)?;
     let seq = members.integer("seq")?;
     let tenant = TenantId::new(members.text("tenant")?)?;
-    members.integer("v")?;
+    let v = members.integer("v")?;
     members.end()?;
     if seq == 0 {
         return Err(RecordFault::SeqZero);
     }
     let draft = RecordDraft { kind, payload, effect, case };
-    Ok(draft.stamp(Stamp { at, epoch, run, seq, tenant }))
+    Ok((draft.stamp(Stamp { at, epoch, run, seq, tenant }), v))
 }
 
-/// The envelope's members, taken one after the other in the one order they may have.
-struct Members<'a, I: Iterator<Item = (Cow<'a, str>, &'a str)>> {
-    members: std::iter::Peekable<I>,
+/// The value of `v`, whatever the other members are.
+fn version(raw: &[u8]) -> Option<u64> {
+    let members = json::compact_members(raw).ok()?;
+    members.iter().find(|(name, _)| name == "v").and_then(|(_, value)| decimal::parse(value))
 }
 
-impl<'a, I: Iterator<Item = (Cow<'a, str>, &'a str)>> Members<'a, I> {
+/// The envelope's members, taken one after the other.
+struct Members<'a> {
+    raw: &'a [u8],
+    envelope: Envelope<'a>,
+    /// How many were taken.
+    taken: usize,
+}
+
+impl<'a> Members<'a> {
     fn value(&mut self, expected: &'static str) -> Result<&'a str, RecordFault> {
-        match self.members.next() {
-            Some((name, value)) if name == expected => Ok(value),
-            Some((name, _)) => Err(RecordFault::Member { expected, found: quoted(&name) }),
-            None => Err(RecordFault::Member { expected, found: "the end".to_owned() }),
+        match self.next(expected)? {
+            Some(value) => Ok(value),
+            None => Err(self.misplaced(expected)),
         }
+    }
+
+    fn next(&mut self, name: &'static str) -> Result<Option<&'a str>, RecordFault> {
+        let value = self.envelope.value(name)?;
+        self.taken += usize::from(value.is_some());
+        Ok(value)
     }
 
     fn text(&mut self, member: &'static str) -> Result<Cow<'a, str>, RecordFault> {
@@ -237,9 +253,9 @@ impl<'a, I: Iterator<Item = (Cow<'a, str>, &'a str)>> Members<'a, I> {
     }
 
     fn optional_text(&mut self, member: &'static str) -> Result<Option<Cow<'a, str>>, RecordFault> {
-        match self.members.peek() {
-            Some((name, _)) if name == member => self.text(member).map(Some),
-            _ => Ok(None),
+        match self.next(member)? {
+            Some(value) => json::text_of(value).map(Some).ok_or(RecordFault::NotAString { member }),
+            None => Ok(None),
         }
     }
 
@@ -247,11 +263,18 @@ impl<'a, I: Iterator<Item = (Cow<'a, str>, &'a str)>> Members<'a, I> {
         decimal::parse(self.value(member)?).ok_or(RecordFault::NotAnInteger { member })
     }
 
-    fn end(&mut self) -> Result<(), RecordFault> {
-        match self.members.next() {
-            None => Ok(()),
-            Some((name, _)) => Err(RecordFault::Member { expected: "the end", found: quoted(&name) }),
-        }
+    fn end(&self) -> Result<(), RecordFault> {
+        if self.envelope.is_at_end() { Ok(()) } else { Err(self.misplaced("the end")) }
+    }
+
+    /// Why `expected` does not come next: the text is not compact JSON, or another member comes.
+    fn misplaced(&self, expected: &'static str) -> RecordFault {
+        let members = match json::compact_members(self.raw) {
+            Ok(members) => members,
+            Err(error) => return error.into(),
+        };
+        let found = members.get(self.taken).map_or("the end".to_owned(), |(name, _)| quoted(name));
+        RecordFault::Member { expected, found }
     }
 }
 

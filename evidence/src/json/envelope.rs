@@ -1,0 +1,60 @@
+//! Objects of a known shape: members of known names in one order.
+
+use std::borrow::Cow;
+
+use super::{
+    JsonError,
+    scanner::{Form, Scanner},
+    string::Decode,
+};
+
+/// The members of a compact object, taken one after the other in the one order they may have.
+///
+/// Member names must be ones that the compact form spells as they are. No two members share a name, as each is
+/// asked for once.
+pub(crate) struct Envelope<'a> {
+    scanner: Scanner<'a>,
+}
+
+impl<'a> Envelope<'a> {
+    pub(crate) fn open(bytes: &'a [u8]) -> Result<Self, JsonError> {
+        Ok(Self { scanner: Scanner::open(bytes, Form::Compact)? })
+    }
+
+    /// The value of the member called `name` if it stands next, else `None` and nothing is passed.
+    pub(crate) fn value(&mut self, name: &str) -> Result<Option<&'a str>, JsonError> {
+        if !self.pass_name(name) {
+            return Ok(None);
+        }
+        let start = self.scanner.at;
+        self.scanner.value()?;
+        Ok(Some(&self.scanner.text[start..self.scanner.at]))
+    }
+
+    /// The characters of the member called `name` if it stands next and is a string, else `None`.
+    pub(crate) fn text(&mut self, name: &str) -> Result<Option<Cow<'a, str>>, JsonError> {
+        if !self.pass_name(name) || self.scanner.bytes.get(self.scanner.at) != Some(&b'"') {
+            return Ok(None);
+        }
+        let capacity = self.scanner.bytes.len() - self.scanner.at;
+        self.scanner.string(Decode::Yes { capacity }).map(Some)
+    }
+
+    /// True where nothing follows but the end of the object and of the text.
+    pub(crate) fn is_at_end(&self) -> bool {
+        &self.scanner.text[self.scanner.at..] == "}"
+    }
+
+    fn pass_name(&mut self, name: &str) -> bool {
+        let bracket = if self.scanner.at == 0 { '{' } else { ',' };
+        let value = self.scanner.text[self.scanner.at..]
+            .strip_prefix(bracket)
+            .and_then(|rest| rest.strip_prefix('"'))
+            .and_then(|rest| rest.strip_prefix(name))
+            .and_then(|rest| rest.strip_prefix("\":"));
+        if let Some(value) = value {
+            self.scanner.at = self.scanner.text.len() - value.len();
+        }
+        value.is_some()
+    }
+}

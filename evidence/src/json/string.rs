@@ -1,0 +1,209 @@
+//! Strings: which characters stand for themselves, and how the others are spelled.
+
+use std::borrow::Cow;
+
+use super::{
+    JsonError, JsonFault,
+    scanner::{Form, Scanner},
+};
+
+/// Whether a string's characters are wanted, or only that it is one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decode {
+    /// Into a string that starts with this capacity, where there are escapes.
+    Yes {
+        capacity: usize,
+    },
+    No,
+}
+
+impl<'a> Scanner<'a> {
+    /// Passes the string that starts here. Gives its characters where `decode` asks for them, else anything.
+    pub(super) fn string(&mut self, decode: Decode) -> Result<Cow<'a, str>, JsonError> {
+        let start = self.at;
+        // From where characters are still to be copied and decoded. The first copy includes the quote.
+        let (mut copy_from, mut decode_from) = (start, start + 1);
+        let mut decoded: Option<String> = None;
+        self.at += 1;
+        loop {
+            self.at += plain_length(&self.bytes[self.at..]);
+            let special_at = self.at;
+            match self.bytes.get(special_at) {
+                None => return Err(self.error(JsonFault::End { expected: "'\"'" })),
+                Some(b'"') => break,
+                Some(b'\\') => {}
+                Some(_) => return Err(self.error(JsonFault::Control)),
+            }
+            let escaped = match self.bytes.get(special_at + 1).copied().and_then(short_escape) {
+                // Spelled as the compact form spells it.
+                Some(escaped) => {
+                    self.at += 2;
+                    escaped
+                }
+                None => self.long_escape(&mut copy_from)?,
+            };
+            if let Decode::Yes { capacity } = decode {
+                let text = decoded.get_or_insert_with(|| String::with_capacity(capacity));
+                text.push_str(&self.text[decode_from..special_at]);
+                text.push(escaped);
+                decode_from = self.at;
+            }
+        }
+        let tail = &self.text[decode_from..self.at];
+        self.at += 1;
+        self.copy(copy_from, self.at);
+        Ok(match decoded {
+            Some(text) => Cow::Owned(text + tail),
+            None => Cow::Borrowed(tail),
+        })
+    }
+
+    /// Passes an escape that the compact form may spell otherwise. If it does, that spelling is copied, after
+    /// what was still to be copied from `copy_from` on.
+    fn long_escape(&mut self, copy_from: &mut usize) -> Result<char, JsonError> {
+        let start = self.at;
+        let escaped = self.escape()?;
+        let mut buffer = [0; 6];
+        let compact = spelling(escaped, &mut buffer);
+        if compact != &self.text[start..self.at] {
+            if self.form == Form::Compact {
+                return Err(JsonError { offset: start, fault: JsonFault::NotCompact });
+            }
+            self.copy(*copy_from, start);
+            self.out.push_str(compact);
+            *copy_from = self.at;
+        }
+        Ok(escaped)
+    }
+
+    /// Passes `\/` or `\uXXXX`, joining a surrogate pair.
+    fn escape(&mut self) -> Result<char, JsonError> {
+        let start = self.at;
+        self.at += 1;
+        match self.bytes.get(self.at) {
+            Some(b'/') => {
+                self.at += 1;
+                Ok('/')
+            }
+            Some(b'u') => {
+                self.at += 1;
+                let unit = self.hex4()?;
+                self.scalar(start, unit)
+            }
+            _ => Err(self.unexpected("an escape")),
+        }
+    }
+
+    /// The character of a UTF-16 `unit` whose escape began at `start`, reading the pair's other half.
+    fn scalar(&mut self, start: usize, unit: u32) -> Result<char, JsonError> {
+        let lone = JsonError { offset: start, fault: JsonFault::LoneSurrogate };
+        let mut scalar = unit;
+        if (0xd800..0xdc00).contains(&unit) {
+            if !self.bytes[self.at..].starts_with(b"\\u") {
+                return Err(lone);
+            }
+            self.at += 2;
+            let low = self.hex4()?;
+            if !(0xdc00..0xe000).contains(&low) {
+                return Err(lone);
+            }
+            scalar = 0x1_0000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
+        }
+        // Only a low surrogate without its high half is left to fail.
+        char::from_u32(scalar).ok_or(lone)
+    }
+
+    fn hex4(&mut self) -> Result<u32, JsonError> {
+        let mut unit = 0;
+        for _ in 0..4 {
+            let digit = self.bytes.get(self.at).and_then(|&byte| char::from(byte).to_digit(16));
+            let Some(digit) = digit else { return Err(self.unexpected("a hexadecimal digit")) };
+            unit = unit << 4 | digit;
+            self.at += 1;
+        }
+        Ok(unit)
+    }
+}
+
+/// The characters of a string, or `None` where `compact`, a compact value, is not one.
+pub(crate) fn text_of(compact: &str) -> Option<Cow<'_, str>> {
+    let inner = compact.strip_prefix('"')?.strip_suffix('"')?;
+    if !inner.contains('\\') {
+        return Some(Cow::Borrowed(inner));
+    }
+    let mut scanner = Scanner::open(compact.as_bytes(), Form::Compact).ok()?;
+    scanner.string(Decode::Yes { capacity: inner.len() }).ok()
+}
+
+/// Appends `text` as a JSON string.
+pub(crate) fn push_string(out: &mut String, text: &str) {
+    out.push('"');
+    let mut rest = text;
+    loop {
+        let plain = plain_length(rest.as_bytes());
+        out.push_str(&rest[..plain]);
+        let Some(special) = rest[plain..].chars().next() else { break };
+        out.push_str(spelling(special, &mut [0; 6]));
+        // Special characters are ASCII: one byte.
+        rest = &rest[plain + 1..];
+    }
+    out.push('"');
+}
+
+/// Length of the longest prefix without `"`, `\` and control characters below U+0020.
+fn plain_length(bytes: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    // Marks a byte that is zero; bits above the first such byte may be wrong, the lowest is not.
+    let zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    let mut at = 0;
+    while let Some(&chunk) = bytes[at..].first_chunk::<8>() {
+        let word = u64::from_le_bytes(chunk);
+        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+        let special = control | zero(word ^ (ONES * 0x22)) | zero(word ^ (ONES * 0x5c));
+        if special != 0 {
+            return at + special.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    at + bytes[at..].iter().take_while(|&&byte| byte >= 0x20 && byte != b'"' && byte != b'\\').count()
+}
+
+/// The characters that have an escape of two bytes in the compact form, and that escape's second byte.
+const SHORT_ESCAPES: [(char, u8); 7] =
+    [('"', b'"'), ('\\', b'\\'), ('\u{8}', b'b'), ('\t', b't'), ('\n', b'n'), ('\u{c}', b'f'), ('\r', b'r')];
+
+/// The character that a backslash and `second` stand for, where the compact form spells it so.
+fn short_escape(second: u8) -> Option<char> {
+    SHORT_ESCAPES.iter().find(|(_, escape)| *escape == second).map(|(escaped, _)| *escaped)
+}
+
+/// How the compact form spells a character inside a string.
+fn spelling(c: char, buffer: &mut [u8; 6]) -> &str {
+    let hex = |digit: u32| char::from_digit(digit, 16).map_or(b'0', |c| c as u8);
+    let length = if let Some((_, escape)) = SHORT_ESCAPES.iter().find(|(escaped, _)| *escaped == c) {
+        buffer[..2].copy_from_slice(&[b'\\', *escape]);
+        2
+    } else if c < ' ' {
+        *buffer = [b'\\', b'u', b'0', b'0', hex(c as u32 >> 4), hex(c as u32 & 15)];
+        6
+    } else {
+        c.encode_utf8(buffer).len()
+    };
+    std::str::from_utf8(&buffer[..length]).expect("an escape is ASCII, and a character encodes to UTF-8")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_fast_string_scan_equals_the_slow_one(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let slow = bytes.iter().position(|&b| b < 0x20 || b == b'"' || b == b'\\').unwrap_or(bytes.len());
+            prop_assert_eq!(plain_length(&bytes), slow);
+        }
+    }
+}
