@@ -1,5 +1,7 @@
 //! Holds the worked examples of `docs/format.md` against this crate, so that the document stays true.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use runseal_evidence::{
     chain::{Chain, ChainHash},
     entry::Entry,
