@@ -11,8 +11,6 @@
 //! | [`signature`] | signatures of records |
 //! | [`entry`] | entries of a tenant's log |
 //! | [`export`] | export lines |
-//! | [`pins`] | what a log says of one run |
-//! | [`run`] | the check of one run: its records against themselves and against its pins |
 //! | [`finding`] | what an audit holds against a log |
 //! | [`report`] | what an audit comes to |
 //!
@@ -28,9 +26,7 @@ pub mod finding;
 pub mod json;
 pub mod name;
 pub mod payload;
-pub mod pins;
 pub mod record;
 pub mod report;
-pub mod run;
 pub mod signature;
 pub mod timestamp;
