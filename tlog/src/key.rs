@@ -398,6 +398,9 @@ impl fmt::Debug for SignerKey {
 }
 
 #[cfg(test)]
+mod primitives;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

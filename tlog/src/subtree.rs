@@ -192,6 +192,25 @@ pub fn prove_inclusion<R: NodeReader>(
     })
 }
 
+/// The subtree hash that `proof` implies for `leaf` at `index` (counted in the whole tree) in `range`
+/// (section 4.3.2).
+///
+/// # Errors
+/// [`SubtreeError::OutOfRange`] and [`SubtreeError::WrongLength`].
+pub fn implied_hash(
+    index: u64,
+    range: SubtreeRange,
+    leaf: NodeHash,
+    proof: &[NodeHash],
+) -> Result<NodeHash, SubtreeError> {
+    let out_of_range = SubtreeError::OutOfRange { index, range };
+    let inner = index.checked_sub(range.start).ok_or(out_of_range)?;
+    inclusion::implied_root(inner, range.size(), leaf, proof).map_err(|error| match error {
+        InclusionError::WrongLength { found, expected } => SubtreeError::WrongLength { found, expected },
+        InclusionError::OutOfRange { .. } | InclusionError::WrongRoot { .. } => out_of_range,
+    })
+}
+
 /// Checks that `proof` shows `leaf` at `index` (counted in the whole tree) in `subtree`.
 ///
 /// # Errors
@@ -203,13 +222,8 @@ pub fn verify_inclusion(
     subtree: &Subtree,
 ) -> Result<(), SubtreeError> {
     let Subtree { range, hash } = *subtree;
-    let out_of_range = SubtreeError::OutOfRange { index, range };
-    let inner = index.checked_sub(range.start).ok_or(out_of_range)?;
-    inclusion::verify(inner, range.size(), leaf, proof, &hash).map_err(|error| match error {
-        InclusionError::OutOfRange { .. } => out_of_range,
-        InclusionError::WrongLength { found, expected } => SubtreeError::WrongLength { found, expected },
-        InclusionError::WrongRoot { computed, expected } => SubtreeError::WrongHash { computed, expected },
-    })
+    let computed = implied_hash(index, range, leaf.into(), proof)?;
+    if computed == hash { Ok(()) } else { Err(SubtreeError::WrongHash { computed, expected: hash }) }
 }
 
 /// Proves that the subtree `range` is part of the tree of `size` leaves (section 4.4.1).
