@@ -1,2 +1,7 @@
-//! Placeholder.
-fn main() {}
+//! The `runseal-witness` command; everything is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    runseal_witness::cli::main()
+}

@@ -1,0 +1,91 @@
+//! Group commit: one thread writes for everybody, many changes to a transaction, one sync for all.
+//!
+//! Nobody is answered before the commit that holds their change is durable. A failed commit answers
+//! everybody in it with an error, and the file is opened anew before anything else is written.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::state::{Applied, Change, Store};
+
+/// Changes waiting to be written. Whoever comes after waits with its request.
+const QUEUE: usize = 4096;
+/// Most changes in one transaction.
+const BATCH: usize = 1024;
+
+/// A change could not be made durable; nothing may be released on its account.
+#[derive(Debug, Error, PartialEq, Eq, Clone, Copy)]
+#[error("the witness could not write its state to disk")]
+pub struct NotDurable;
+
+struct Job {
+    change: Change,
+    answer: oneshot::Sender<Result<Applied, NotDurable>>,
+}
+
+/// The way to the writing thread. Dropping the last one ends the thread after what is queued.
+#[derive(Debug, Clone)]
+pub struct Commits {
+    queue: mpsc::Sender<Job>,
+}
+
+impl Commits {
+    /// Starts the writing thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(store: Arc<dyn Store>) -> std::io::Result<(Self, JoinHandle<()>)> {
+        let (queue, jobs) = mpsc::channel(QUEUE);
+        let thread =
+            std::thread::Builder::new().name("commit".to_owned()).spawn(move || write(&*store, jobs))?;
+        Ok((Self { queue }, thread))
+    }
+
+    /// Hands a change over and waits until it is durable.
+    ///
+    /// # Errors
+    /// [`NotDurable`].
+    pub async fn submit(&self, change: Change) -> Result<Applied, NotDurable> {
+        let (answer, outcome) = oneshot::channel();
+        self.queue.send(Job { change, answer }).await.map_err(|_| NotDurable)?;
+        outcome.await.map_err(|_| NotDurable)?
+    }
+}
+
+fn write(store: &dyn Store, mut jobs: mpsc::Receiver<Job>) {
+    let mut failed = false;
+    let mut batch = Vec::with_capacity(BATCH);
+    while let Some(first) = jobs.blocking_recv() {
+        batch.push(first);
+        while batch.len() < BATCH {
+            let Ok(next) = jobs.try_recv() else { break };
+            batch.push(next);
+        }
+        let (changes, answers): (Vec<_>, Vec<_>) =
+            batch.drain(..).map(|job| (job.change, job.answer)).unzip();
+        let recovered = if failed { store.recover() } else { Ok(()) };
+        let outcome = recovered.and_then(|()| store.commit(&changes));
+        if let Err(error) = &outcome {
+            tracing::error!(target: "state", %error, changes = changes.len(), "cannot write the state; nothing is cosigned");
+        } else if failed {
+            tracing::warn!(target: "state", "the state is writable again");
+        }
+        failed = outcome.is_err();
+        match outcome {
+            Ok(applied) => {
+                for (answer, applied) in answers.into_iter().zip(applied) {
+                    // Whoever asked may have gone; the change stands all the same.
+                    let _ = answer.send(Ok(applied));
+                }
+            }
+            Err(_) => {
+                for answer in answers {
+                    let _ = answer.send(Err(NotDurable));
+                }
+            }
+        }
+    }
+}
