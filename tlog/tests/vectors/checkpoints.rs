@@ -5,6 +5,7 @@ use runseal_tlog::consistency::{self, ConsistencyError};
 use runseal_tlog::hash::NodeHash;
 use serde::Deserialize;
 
+use crate::own;
 use crate::shared::{Answer, Base64, Cases, Expect, Hex, load, number};
 
 #[derive(Deserialize)]
@@ -81,4 +82,18 @@ fn shared_impossible_trees_are_read_as_they_are_stated() {
             assert_eq!(refused, Err(ConsistencyError::EmptyRoot { root: *checkpoint.root() }));
         }
     }
+}
+
+#[test]
+fn own_bodies_parse_or_fail_with_this_error() {
+    own::walk("checkpoint", |case| {
+        let text = std::str::from_utf8(&case.body).unwrap();
+        let checkpoint = Checkpoint::parse(text).map_err(|error| error.to_string())?;
+        assert_eq!(checkpoint.to_string(), text);
+        assert_eq!(Some(checkpoint.origin()), case.value("origin"));
+        assert_eq!(Some(checkpoint.size()), case.value("size").map(number));
+        assert_eq!(Some(checkpoint.root().to_base64().as_str()), case.value("root"));
+        assert_eq!(checkpoint.extensions(), case.values("extension").collect::<Vec<_>>());
+        Ok(())
+    });
 }

@@ -7,6 +7,7 @@ use runseal_tlog::note::{Note, VerifyError};
 use runseal_tlog::subtree::{Subtree, SubtreeRange};
 use serde::Deserialize;
 
+use crate::own;
 use crate::shared::{Answer, Base64, Cases, Expect, Hex, load, number};
 
 #[derive(Deserialize)]
@@ -163,4 +164,23 @@ fn shared_genuine_time_limits_are_ours() {
     let largest = file.ed25519.0.iter().filter(|case| case.expect == Expect::Accept);
     let largest = largest.filter_map(|case| case.timestamp.as_deref()).map(number).max();
     assert_eq!(largest, Some(cosignature::TIME_MAX));
+}
+
+#[test]
+fn own_cosignatures_hold_or_fail_with_this_error() {
+    own::walk("cosignature", |case| {
+        let key: VerifierKey = case.value("key").unwrap().parse().unwrap();
+        let note = Note::parse(&case.body).unwrap();
+        let verified = note.verify([&key]).map_err(|error| error.to_string())?;
+        let time = case.value("time").map(number);
+        assert_eq!(verified.iter().map(|line| line.time).collect::<Vec<_>>(), [time]);
+        if let Some(seed) = case.value("seed") {
+            let seed = hex::decode(seed).unwrap().try_into().unwrap();
+            let signer = SignerKey::from_seed(key.name().clone(), key.algorithm(), &seed);
+            let checkpoint = Checkpoint::parse(note.unverified_text()).unwrap();
+            let line = cosign(&checkpoint, time.unwrap(), &signer).unwrap();
+            assert_eq!(Some(&line), note.signatures().last());
+        }
+        Ok(())
+    });
 }

@@ -11,6 +11,7 @@ mod checkpoints;
 mod cosignatures;
 mod merkle;
 mod notes;
+mod own;
 mod policies;
 mod proofs;
 mod requests;

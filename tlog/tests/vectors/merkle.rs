@@ -199,3 +199,35 @@ fn shared_edge_cases_get_our_answer() {
         case.expect.judge(&case.id, DECIDED, &result)
     });
 }
+
+#[test]
+fn own_reference_tree_has_its_roots() {
+    let table = include_str!("merkle/reference-tree");
+    let mut leaves = Vec::new();
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        let (leaf, root) = line.split_once(' ').unwrap();
+        leaves.push(LeafHash::of(&hex::decode(leaf.trim_start_matches('-')).unwrap()));
+        assert_eq!(hex::encode(root_of(&leaves).as_bytes()), root, "size {}", leaves.len());
+    }
+    assert_eq!(leaves.len(), 8);
+}
+
+/// RFC 6962, section 2.1.3: the tree of seven leaves.
+#[test]
+#[expect(clippy::many_single_char_names, reason = "the nodes go by the letters that the RFC gives them")]
+fn own_example_of_the_rfc_has_its_proofs() {
+    let entries: Vec<LeafHash> = (0..7).map(|entry: u8| LeafHash::of(&[entry])).collect();
+    let [a, b, c, d, e, f, j] =
+        <[NodeHash; 7]>::try_from(entries.iter().map(|leaf| NodeHash::from(*leaf)).collect::<Vec<_>>())
+            .unwrap();
+    let (g, h, i) = (NodeHash::join(&a, &b), NodeHash::join(&c, &d), NodeHash::join(&e, &f));
+    let (k, l) = (NodeHash::join(&g, &h), NodeHash::join(&i, &j));
+    let stored = Stored::of(&entries);
+    assert_eq!(root(7, &stored), Ok(NodeHash::join(&k, &l)));
+    for (index, proof) in [(0, vec![b, h, l]), (3, vec![c, g, l]), (4, vec![f, j, k]), (6, vec![i, k])] {
+        assert_eq!(inclusion::prove(index, 7, &stored), Ok(proof), "leaf {index}");
+    }
+    for (old, proof) in [(3, vec![c, d, g, l]), (4, vec![l]), (6, vec![i, j, k])] {
+        assert_eq!(consistency::prove(old, 7, &stored), Ok(proof), "size {old}");
+    }
+}

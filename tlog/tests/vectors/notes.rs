@@ -4,6 +4,7 @@ use runseal_tlog::key::{Algorithm, KeyName, SignerKey, VerifierKey};
 use runseal_tlog::note::Note;
 use serde::Deserialize;
 
+use crate::own;
 use crate::shared::{Answer, Base64, Cases, Expect, Hex, load};
 
 #[derive(Deserialize)]
@@ -123,4 +124,18 @@ fn shared_keys_follow_from_their_seeds() {
         assert_eq!(*key.to_line(), case.skey);
         assert_eq!(SignerKey::parse(&case.skey).unwrap().verifier(), key.verifier());
     }
+}
+
+#[test]
+fn own_notes_open_or_fail_with_this_error() {
+    own::walk("note", |case| {
+        let known: Vec<VerifierKey> = case.values("key").map(|vkey| vkey.parse().unwrap()).collect();
+        let note = Note::parse(&case.body).map_err(|error| error.to_string())?;
+        assert_eq!(note.to_string().as_bytes(), case.body);
+        let verified = note.verify(&known).map_err(|error| error.to_string())?;
+        let verified: Vec<String> =
+            verified.iter().map(|key| format!("{}+{}", key.name, key.key_id)).collect();
+        assert_eq!(verified, case.values("verified").collect::<Vec<_>>());
+        Ok(())
+    });
 }

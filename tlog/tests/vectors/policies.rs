@@ -6,6 +6,7 @@ use runseal_tlog::note::Note;
 use runseal_tlog::policy::Policy;
 use serde::Deserialize;
 
+use crate::own;
 use crate::shared::{Answer, Base64, Cases, Expect, load};
 
 #[derive(Deserialize)]
@@ -102,5 +103,22 @@ fn shared_checkpoints_are_valid_under_their_policy_or_not_as_stated() {
             .map_err(|error| error.to_string())
             .and_then(|note| policy.accept(&note).map(drop).map_err(|error| error.to_string()));
         case.expect.judge(&case.id, &[], &accepted)
+    });
+}
+
+#[test]
+fn own_policies_count_or_fail_with_this_error() {
+    own::walk("policy", |case| {
+        let policy = Policy::parse(&case.body).map_err(|error| error.to_string())?;
+        for (kind, expected) in [("met", true), ("unmet", false)] {
+            for set in case.values(kind) {
+                let cosigned = |at: usize| {
+                    let name = policy.witnesses()[at].name.as_bytes();
+                    set.split(' ').any(|cosigned| cosigned.as_bytes() == name)
+                };
+                assert_eq!(policy.quorum_met(cosigned), expected, "{set:?}");
+            }
+        }
+        Ok(())
     });
 }

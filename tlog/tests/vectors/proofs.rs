@@ -6,6 +6,7 @@ use runseal_tlog::policy::Policy;
 use runseal_tlog::proof::TlogProof;
 use serde::Deserialize;
 
+use crate::own;
 use crate::shared::{Answer, Base64, Cases, Expect, Hex, load, number};
 
 #[derive(Deserialize)]
@@ -89,4 +90,19 @@ impl Case {
 fn shared_proofs_hold_or_not_as_stated() {
     let Some(file) = load::<File>("proofs.json") else { return };
     file.cases.check("proofs", |case| case.expect.judge(&case.id, DECIDED, &case.verify()));
+}
+
+#[test]
+fn own_proofs_hold_or_fail_with_this_error() {
+    own::walk("proof", |case| {
+        let policy: String = case.values("policy-line").flat_map(|line| [line, "\n"]).collect();
+        let policy = Policy::parse(policy.as_bytes()).unwrap();
+        let leaf = LeafHash::of(case.value("leaf").unwrap().as_bytes());
+        let proof = TlogProof::parse(&case.body).map_err(|error| error.to_string())?;
+        assert_eq!(proof.to_string().as_bytes(), case.body);
+        let signed = policy.accept(&proof.note).map_err(|error| error.to_string())?;
+        let checkpoint = signed.checkpoint();
+        inclusion::verify(proof.index, checkpoint.size(), leaf, &proof.hashes, checkpoint.root())
+            .map_err(|error| error.to_string())
+    });
 }

@@ -9,7 +9,8 @@ use runseal_tlog::subtree::{SubtreeError, verify_consistency};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::shared::{Base64, Cases, Hex, load};
+use crate::own;
+use crate::shared::{Base64, Cases, Hex, load, number};
 
 const OK: u16 = 200;
 const BAD_REQUEST: u16 = 400;
@@ -132,5 +133,30 @@ fn shared_sign_subtree_bodies_read_and_prove_or_not_as_stated() {
             }
             Ok(()) | Err(_) => case.judge(&Ok(())),
         }
+    });
+}
+
+#[test]
+fn own_add_checkpoint_bodies_read_or_fail_with_this_error() {
+    own::walk("add-checkpoint", |case| {
+        let request = AddCheckpoint::parse(&case.body).map_err(|error| error.to_string())?;
+        assert_eq!(request.to_string().as_bytes(), case.body);
+        assert_eq!(Some(request.old_size), case.value("old").map(number));
+        assert_eq!(Some(request.proof.len() as u64), case.value("hashes").map(number));
+        Ok(())
+    });
+}
+
+#[test]
+fn own_sign_subtree_bodies_read_and_prove_or_fail_with_this_error() {
+    own::walk("sign-subtree", |case| {
+        let request = SignSubtree::parse(&case.body).map_err(|error| error.to_string())?;
+        assert_eq!(request.to_string().as_bytes(), case.body);
+        let checkpoint = Checkpoint::parse(request.note.unverified_text()).unwrap();
+        verify_consistency(&request.subtree, checkpoint.size(), checkpoint.root(), &request.proof)
+            .map_err(|error| error.to_string())?;
+        assert_eq!(Some(request.subtree.range.to_string().as_str()), case.value("range"));
+        assert_eq!(Some(request.proof.len() as u64), case.value("hashes").map(number));
+        Ok(())
     });
 }

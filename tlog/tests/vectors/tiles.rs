@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use runseal_tlog::bundle;
 use runseal_tlog::hash::LeafHash;
-use runseal_tlog::tile::{self, TILE_HEIGHT, Tile, TileKind, TileNodes, TilePath, TileReader, tile_width};
+use runseal_tlog::tile::{
+    self, TILE_HEIGHT, Tile, TileKind, TileNodes, TilePath, TilePathError, TileReader, tile_width,
+};
 use runseal_tlog::tree::{Frontier, root};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -215,4 +217,52 @@ fn shared_broken_bundles_are_refused() {
             Err(_) => Ok(()),
         }
     });
+}
+
+#[test]
+fn own_paths_have_these_coordinates() {
+    let hashes = |level| TileKind::Hashes { level };
+    for (path, kind, index, width) in [
+        // The example of tlog-tiles.
+        ("tile/0/x001/x234/067", hashes(0), 1_234_067, 256),
+        ("tile/0/000", hashes(0), 0, 256),
+        ("tile/0/000.p/1", hashes(0), 0, 1),
+        ("tile/1/999.p/255", hashes(1), 999, 255),
+        ("tile/2/x001/000", hashes(2), 1_000, 256),
+        ("tile/63/x001/x000/000.p/17", hashes(63), 1_000_000, 17),
+        ("tile/entries/273.p/112", TileKind::Entries, 273, 112),
+    ] {
+        assert_eq!(path.parse(), TilePath::new(kind, index, width), "{path}");
+        assert_eq!(path.parse::<TilePath>().unwrap().to_string(), path);
+    }
+}
+
+#[test]
+fn own_broken_paths_fail_with_this_error() {
+    for (path, error) in [
+        ("tile", TilePathError::Shape),
+        ("/tile/0/000", TilePathError::Shape),
+        ("tiles/0/000", TilePathError::Shape),
+        ("tile/0", TilePathError::Shape),
+        ("tile/64/000", TilePathError::Level),
+        ("tile/00/000", TilePathError::Level),
+        ("tile/-1/000", TilePathError::Level),
+        ("tile/data/000", TilePathError::Level),
+        ("tile/0/0", TilePathError::Index),
+        ("tile/0/0000", TilePathError::Index),
+        ("tile/0/001/234", TilePathError::Index),
+        ("tile/0/x001", TilePathError::Index),
+        ("tile/0/x000/001", TilePathError::Index),
+        ("tile/0/X001/234", TilePathError::Index),
+        ("tile/0/001/", TilePathError::Index),
+        ("tile/0/\u{661}00", TilePathError::Index),
+        ("tile/0/x018/x446/x744/x073/x709/x551/616", TilePathError::Index),
+        ("tile/0/000.p/0", TilePathError::Width),
+        ("tile/0/000.p/01", TilePathError::Width),
+        ("tile/0/000.p/256", TilePathError::Width),
+        ("tile/0/000.p/", TilePathError::Width),
+        ("tile/0/000.p/1/", TilePathError::Width),
+    ] {
+        assert_eq!(path.parse::<TilePath>(), Err(error), "{path}");
+    }
 }
