@@ -328,6 +328,8 @@ mod tests {
         let (chain, _) =
             chain_of(&[raw(1, 1, "RunConcluded", r#"{"outcome":"failed"}"#), raw(2, 1, "Note", "1")]);
         assert_eq!(chain.conclusion(), None);
+        let (chain, _) = chain_of(&[raw(1, 1, "RunConcluded", r#"{"outcome":"failed"}"#), "junk".to_owned()]);
+        assert_eq!(chain.conclusion(), None);
         let (chain, _) = chain_of(&[raw(1, 1, "RunConcluded", "{}")]);
         assert_eq!(chain.conclusion(), None);
     }

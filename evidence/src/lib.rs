@@ -13,6 +13,7 @@
 //! | [`export`] | export lines |
 //! | [`finding`] | what an audit holds against a log |
 //! | [`report`] | what an audit comes to |
+//! | [`steps`] | the results of a run's steps, as a file keeps them |
 //!
 //! Everything here works on bytes and values handed in: no I/O, no clock, no randomness, no task. Readers never
 //! panic, their work is bounded by their input, and what they refuse they refuse with a typed error that says
@@ -56,4 +57,5 @@ pub mod payload;
 pub mod record;
 pub mod report;
 pub mod signature;
+pub mod steps;
 pub mod timestamp;

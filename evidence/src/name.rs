@@ -180,6 +180,21 @@ name! {
 }
 
 name! {
+    /// Where a step stands in the plan of its run: 1 to 512 bytes without control characters.
+    StepPath, "step path", check_path
+}
+
+name! {
+    /// What the plan of a run is called: 1 to 128 bytes without control characters.
+    DefinitionName, "definition", check_label
+}
+
+name! {
+    /// How the values of a run's steps are encoded: 1 to 128 bytes without control characters.
+    CodecId, "codec", check_label
+}
+
+name! {
     /// What the origins of one plane's logs begin with.
     ///
     /// 1 to 200 bytes; no white space (Unicode `White_Space`), `+` or control character, since an origin is
@@ -282,6 +297,11 @@ fn check_kind(value: &str) -> Result<(), NameRule> {
 
 fn check_label(value: &str) -> Result<(), NameRule> {
     check_length(value, 128)?;
+    if value.contains(char::is_control) { Err(NameRule::Control) } else { Ok(()) }
+}
+
+fn check_path(value: &str) -> Result<(), NameRule> {
+    check_length(value, 512)?;
     if value.contains(char::is_control) { Err(NameRule::Control) } else { Ok(()) }
 }
 
