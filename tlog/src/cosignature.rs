@@ -58,11 +58,41 @@ pub fn cosign(
     time: u64,
     key: &SignerKey,
 ) -> Result<SignatureLine, CosignatureError> {
+    let message = message_to_sign(checkpoint, time, key.verifier())?;
+    Ok(signature_line(key, time, &message))
+}
+
+/// The message that `key` signs to cosign a checkpoint at `time`, for a secret that is held elsewhere,
+/// as in a signing agent. [`assemble`] makes the line of what comes back.
+///
+/// # Errors
+/// As [`cosign`].
+pub fn message_to_sign(
+    checkpoint: &Checkpoint,
+    time: u64,
+    key: &VerifierKey,
+) -> Result<Vec<u8>, CosignatureError> {
     if time == 0 || time > TIME_MAX {
         return Err(CosignatureError::Time(time));
     }
-    let message = checkpoint_message(checkpoint, &checkpoint.to_string(), time, key.verifier())?;
-    Ok(signature_line(key, time, &message))
+    checkpoint_message(checkpoint, &checkpoint.to_string(), time, key)
+}
+
+/// The cosignature line of a plain signature made elsewhere over [`message_to_sign`]'s message.
+///
+/// # Errors
+/// [`CosignatureError`]; also when the signature is not `key`'s, so that a confused agent cannot make
+/// this witness answer with a line that nobody can verify.
+pub fn assemble(
+    checkpoint: &Checkpoint,
+    time: u64,
+    key: &VerifierKey,
+    signature: &[u8],
+) -> Result<SignatureLine, CosignatureError> {
+    let mut timestamped = time.to_be_bytes().to_vec();
+    timestamped.extend_from_slice(signature);
+    verify(&checkpoint.to_string(), &timestamped, key)?;
+    Ok(SignatureLine::new(key.name().clone(), key.id(), timestamped))
 }
 
 /// Cosigns a subtree with an ML-DSA-44 key. The time is zero: nothing is said about the largest tree.
@@ -228,6 +258,20 @@ mod tests {
         let line = cosign(&checkpoint, 7, &key).unwrap();
         let other = checkpoint.to_string().replace("extension", "other");
         assert_eq!(verify(&other, line.signature(), key.verifier()), Err(CosignatureError::Invalid));
+    }
+
+    #[test]
+    fn a_signature_made_elsewhere_becomes_the_same_line_or_none() {
+        let checkpoint = Checkpoint::new("example.com/log", 0, NodeHash::EMPTY_ROOT).unwrap();
+        let name = KeyName::new("w.example").unwrap();
+        let key = SignerKey::from_seed(name, Algorithm::CosignatureEd25519, &[5; 32]);
+        let line = cosign(&checkpoint, 7, &key).unwrap();
+        let (_, plain) = line.signature().split_at(TIME_BYTES);
+        assert_eq!(key.sign(&message_to_sign(&checkpoint, 7, key.verifier()).unwrap()), plain);
+        assert_eq!(assemble(&checkpoint, 7, key.verifier(), plain), Ok(line.clone()));
+        assert_eq!(assemble(&checkpoint, 8, key.verifier(), plain), Err(CosignatureError::Invalid));
+        let short = assemble(&checkpoint, 7, key.verifier(), &plain[1..]);
+        assert_eq!(short, Err(CosignatureError::Length { found: 71, expected: 72 }));
     }
 
     #[test]
