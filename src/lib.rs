@@ -1,1 +1,67 @@
-//! Placeholder.
+//! A durable journal of agent runs whose history can be checked by people who do not trust its operator.
+//!
+//! Runs are written as hash-chained records, sealed into one Merkle log a tenant, and shown as signed
+//! checkpoints that witnesses cosign. The rules are synchronous code over one ordered key-value transaction;
+//! a storage thread runs many commands in one durable commit.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `journal`, `tenant` | the handles: [`Journal`], [`Tenant`] |
+//! | `chain` | runs: leases, appending, reading, sealing, pinning heads |
+//! | `index` | what follows from the records: outcomes, waiting, activity, cases, admissions |
+//! | `log` | entries, the tree over them, checkpoints, proofs: [`Log`] |
+//! | `export`, `check` | evidence on its way out; the operator's own full check |
+//! | `plane` | the directory, its keys and files; the directory of tenants |
+//! | `store` | the transaction, the engine behind it, the thread that commits |
+//!
+//! Names, records and entries are those of `runseal-evidence`, trees, notes and keys those of
+//! `runseal-tlog`.
+
+#[cfg(feature = "cli")]
+mod atomic_file;
+mod chain;
+mod check;
+#[cfg(feature = "cli")]
+pub mod cli;
+mod clock;
+mod export;
+#[cfg(feature = "cli")]
+pub mod importer;
+mod index;
+mod journal;
+#[cfg(feature = "cli")]
+pub mod listing;
+mod log;
+mod plane;
+#[cfg(feature = "cli")]
+pub mod serve;
+mod shared;
+mod store;
+#[cfg(feature = "testkit")]
+pub mod tamper;
+mod tenant;
+#[cfg(feature = "cli")]
+pub mod witnessing;
+#[cfg(test)]
+mod tests;
+
+pub use runseal_evidence as evidence;
+pub use runseal_tlog as tlog;
+
+pub use self::chain::{
+    AppendError, Appended, Lease, LeaseError, OWNER_BYTES_MAX, PAGE_BYTES_MAX, ReadError, RunSummary, SealError,
+    Sealed, StoredRecord, TTL_MIN,
+};
+pub use self::check::{CheckPart, CheckProgress, CheckReport};
+pub use self::clock::{Clock, ManualClock, SystemClock};
+pub use self::export::{ExportError, ExportSummary};
+pub use self::index::{
+    AbandonedRun, ActivityCursor, Admission, CANCELLATION_TEXT_BYTES_MAX, CancelError, Cancellation, CaseRecord, WaitingRun,
+};
+pub use self::journal::{CreateOptions, Journal, OpenError};
+pub use self::log::{CheckpointError, Log, ProofError, ProveError, PublishError, Remembered};
+pub use self::plane::KeyFileError;
+pub use self::store::{Ack, Corruption, EngineError, Fault, RowFault, StoreError};
+pub use self::tenant::{ImportError, Imported, Tenant};
+
+pub(crate) use self::plane::FORMAT;

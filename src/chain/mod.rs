@@ -1,0 +1,24 @@
+//! A run and its chain of records: leasing it, appending to it, reading it, sealing it.
+//!
+//! Every rule is a function over a transaction; nothing here knows of threads, commits or engines.
+
+mod append;
+mod lease;
+mod pin;
+mod read;
+mod record_row;
+mod run;
+mod seal;
+
+pub use self::append::{AppendError, Appended};
+pub(crate) use self::append::{Writer, append};
+pub use self::lease::{Lease, LeaseError, OWNER_BYTES_MAX, TTL_MIN};
+pub(crate) use self::lease::{acquire, lease_row, release, renew};
+pub(crate) use self::pin::{heads, pin};
+pub use self::read::{PAGE_BYTES_MAX, ReadError, StoredRecord};
+pub(crate) use self::read::{read, read_row, read_rows};
+pub(crate) use self::record_row::{RecordRow, records};
+pub use self::run::RunSummary;
+pub(crate) use self::run::{Conclusion, RunRow, Wait, run_row, runs, stored_run};
+pub use self::seal::{SealError, Sealed};
+pub(crate) use self::seal::{seal, sealed};

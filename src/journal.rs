@@ -1,0 +1,352 @@
+//! The journal: making one, opening one, and its tenants.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use runseal_evidence::name::{Base, NameError, TenantId};
+use thiserror::Error;
+
+use crate::clock::{Clock, SystemClock};
+use crate::log::Log;
+use crate::plane::{
+    Files, KeyFileError, Keys, MasterKey, Meta, MetaFault, Plane, RecordKey, read_secret, write_secret,
+};
+use crate::shared::Shared;
+use crate::store::{
+    Corruption, Direction, Engine, EngineError, Limits, Overlay, RedbEngine, Scanned, Scope, Space,
+    StoreError, Table, is_redb_file,
+};
+use crate::tenant::Tenant;
+
+/// A plane's journal: all tenants' runs and logs in one database.
+///
+/// A handle is cheap to clone and safe to share. The journal closes with its last handle, after every
+/// command that was accepted has been carried out.
+#[derive(Clone)]
+pub struct Journal {
+    shared: Arc<Shared>,
+}
+
+/// How a plane is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CreateOptions {
+    /// Sign every record with a key of the plane's own.
+    pub sign_records: bool,
+}
+
+/// Why a journal is not made or opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is no journal in the directory.
+    #[error("{dir} holds no journal; make one with `runseal init`, or check the path")]
+    Missing {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// There is one where one was to be made.
+    #[error("{path} exists; a plane is made once and never made over")]
+    Exists {
+        /// What exists.
+        path: PathBuf,
+    },
+    /// Another process, or another handle, has it open.
+    #[error("{path} is in use by another process; stop that one, or wait for it to end")]
+    InUse {
+        /// The database.
+        path: PathBuf,
+    },
+    /// The file is some other program's.
+    #[error("{path} is not a runseal journal")]
+    Foreign {
+        /// The database.
+        path: PathBuf,
+    },
+    /// Another version made it.
+    #[error("{path} has format {found:?}; this build reads {expected:?}; use the build that made it", expected = crate::FORMAT)]
+    OtherVersion {
+        /// The database.
+        path: PathBuf,
+        /// The format found.
+        found: String,
+    },
+    /// The file is damaged.
+    #[error("{path} is damaged ({reason}); restore it from a backup that no checkpoint has outgrown")]
+    Damaged {
+        /// The database.
+        path: PathBuf,
+        /// What the engine says.
+        reason: String,
+    },
+    /// A key file is missing, readable by others, or holds no key.
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    /// The key is another plane's: what it signs would be of another log.
+    #[error("{path} is not the key that this journal was made with; put the right one back")]
+    OtherKey {
+        /// The key file.
+        path: PathBuf,
+    },
+    /// A file or directory cannot be used.
+    #[error("{path}: {error}")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// No randomness for a key.
+    #[error("the system gives no randomness for a key: {0}")]
+    Randomness(getrandom::Error),
+    /// The database failed.
+    #[error("the database failed: {0}")]
+    Engine(#[from] EngineError),
+    /// The storage thread cannot be started.
+    #[error("the storage thread cannot be started: {0}")]
+    Thread(#[source] io::Error),
+}
+
+impl Journal {
+    /// Makes a plane: its directory where there is none, its keys, its database.
+    ///
+    /// # Errors
+    /// [`OpenError`]; what exists is never written over.
+    pub fn create(dir: &Path, base: &Base, options: &CreateOptions) -> Result<Self, OpenError> {
+        let files = Files::in_dir(dir);
+        fs::create_dir_all(dir).map_err(io_at(dir))?;
+        for path in [files.database(), files.master_key(), files.record_key()] {
+            if path.try_exists().map_err(io_at(&path))? {
+                return Err(OpenError::Exists { path });
+            }
+        }
+        // The database gets its name last: until then there is no journal here.
+        let unfinished = files.unfinished_database();
+        match fs::remove_file(&unfinished) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(io_at(&unfinished)(error)),
+            _ => {}
+        }
+        let master = MasterKey::generate().map_err(OpenError::Randomness)?;
+        let keys = Keys::new(master.clone());
+        let record_line = match options.sign_records {
+            true => Some(RecordKey::generate(base).map_err(OpenError::Randomness)?),
+            false => None,
+        };
+        let record_key = record_line.as_deref().and_then(|line| RecordKey::parse(line, base));
+        let meta = Meta {
+            base: base.clone(),
+            vkey: default_vkey(&keys, base),
+            record_key: record_key.as_ref().map(|key| key.vkey.clone()),
+        };
+        let engine = RedbEngine::create(&unfinished).map_err(|error| refused(&unfinished, error))?;
+        write_meta(&engine, &meta)?;
+        write_secret(&files.master_key(), &master.to_line()).map_err(io_at(&files.master_key()))?;
+        if let Some(line) = record_line {
+            write_secret(&files.record_key(), &line).map_err(io_at(&files.record_key()))?;
+        }
+        fs::rename(&unfinished, files.database()).map_err(io_at(&files.database()))?;
+        files.sync().map_err(io_at(dir))?;
+        let record_signer = record_key.map(|key| key.signer);
+        Self::start(
+            engine,
+            Plane {
+                base: base.clone(),
+                clock: Arc::new(SystemClock),
+                record_signer,
+                files: Some(files),
+                keys,
+            },
+        )
+    }
+
+    /// Opens a plane's journal, which no other process may use meanwhile.
+    ///
+    /// # Errors
+    /// [`OpenError`]. A refused file is left as it is.
+    pub fn open(dir: &Path) -> Result<Self, OpenError> {
+        Self::open_with_clock(dir, Arc::new(SystemClock))
+    }
+
+    /// Opens a plane's journal with a clock of the caller's.
+    ///
+    /// # Errors
+    /// Those of [`Journal::open`].
+    pub fn open_with_clock(dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let files = Files::in_dir(dir);
+        let path = files.database();
+        match is_redb_file(&path) {
+            Ok(true) => {}
+            Ok(false) => return Err(OpenError::Foreign { path }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(OpenError::Missing { dir: dir.to_owned() });
+            }
+            Err(error) => return Err(OpenError::Io { path, error }),
+        }
+        let key_path = files.master_key();
+        let line = read_secret(&key_path)?;
+        let master = MasterKey::parse(&line);
+        let master = master
+            .ok_or_else(|| KeyFileError::Malformed { path: key_path.clone(), expected: "master key" })?;
+        let engine = RedbEngine::open(&path).map_err(|error| refused(&path, error))?;
+        let meta = read_meta(&engine, &path)?;
+        let keys = Keys::new(master);
+        if default_vkey(&keys, &meta.base) != meta.vkey {
+            return Err(OpenError::OtherKey { path: key_path });
+        }
+        let record_signer = match &meta.record_key {
+            None => None,
+            Some(vkey) => Some(open_record_key(&files.record_key(), &meta.base, vkey)?),
+        };
+        Self::start(engine, Plane { base: meta.base, clock, record_signer, files: Some(files), keys })
+    }
+
+    /// A journal that lives and ends with this process, under the same rules.
+    ///
+    /// # Errors
+    /// [`OpenError`] where the storage thread cannot be started.
+    pub fn in_memory(base: &Base, master_key: [u8; 32], clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let engine = RedbEngine::in_memory().map_err(|error| refused(Path::new("memory"), error))?;
+        Self::on_engine(engine, base, master_key, clock)
+    }
+
+    /// A journal on an engine of the caller's, without a directory. An engine that holds one is taken up.
+    pub(crate) fn on_engine(
+        engine: impl Engine + 'static,
+        base: &Base,
+        master_key: [u8; 32],
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, OpenError> {
+        let keys = Keys::new(MasterKey::from_bytes(master_key));
+        let meta = Meta { base: base.clone(), vkey: default_vkey(&keys, base), record_key: None };
+        match Meta::read(&*engine.snapshot()?) {
+            Ok(found) if found == meta => {}
+            Ok(_) => return Err(OpenError::OtherKey { path: PathBuf::from("memory") }),
+            Err(MetaFault::Foreign) => write_meta(&engine, &meta)?,
+            Err(fault) => return Err(unreadable(Path::new("memory"), fault)),
+        }
+        Self::start(engine, Plane { base: base.clone(), clock, record_signer: None, files: None, keys })
+    }
+
+    fn start(engine: impl Engine + 'static, plane: Plane) -> Result<Self, OpenError> {
+        let shared = Shared::start(Arc::new(engine), plane, Limits::default()).map_err(OpenError::Thread)?;
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// What the origins of this plane's logs begin with.
+    pub fn base(&self) -> &Base {
+        &self.shared.plane.base
+    }
+
+    /// The directory; a journal in memory has none.
+    pub fn dir(&self) -> Option<&Path> {
+        self.shared.plane.files.as_ref().map(Files::dir)
+    }
+
+    /// The tenants that have anything, by name.
+    ///
+    /// # Errors
+    /// [`StoreError`]; a stored name that is none is corruption.
+    pub fn tenants(&self) -> Result<Vec<TenantId>, StoreError> {
+        let space = Space::of(&Scope::Plane, Table::Tenants);
+        let mut names = Vec::new();
+        self.shared.snapshot()?.scan(&space.all(), Direction::Ascending, &mut |key, _| {
+            names.push(String::from_utf8_lossy(space.own(key)).into_owned());
+            Scanned::Continue(())
+        })?;
+        let corrupt = |error: NameError| Corruption::in_scope(&Scope::Plane, "tenant", error).into();
+        names.into_iter().map(|name| TenantId::new(name).map_err(corrupt)).collect()
+    }
+
+    /// The handle of one tenant, which need not have anything yet.
+    pub fn tenant(&self, tenant: &TenantId) -> Tenant {
+        Tenant::new(Arc::clone(&self.shared), tenant.clone())
+    }
+
+    /// The log of the tenants' logs, `<base>/log/_directory`: one entry for each tenant, made with its first
+    /// row and never removed.
+    pub fn directory(&self) -> Log {
+        Log::new(Arc::clone(&self.shared), Scope::Directory)
+    }
+
+    /// The inside, for tools that damage a journal on purpose.
+    #[cfg(any(test, feature = "testkit"))]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journal").field("base", self.base()).field("dir", &self.dir()).finish_non_exhaustive()
+    }
+}
+
+fn default_vkey(keys: &Keys, base: &Base) -> String {
+    let default = TenantId::default();
+    keys.log_key(&Scope::Tenant(default.clone()), || base.origin(&default)).verifier().to_string()
+}
+
+fn write_meta(engine: &impl Engine, meta: &Meta) -> Result<(), OpenError> {
+    let snapshot = engine.snapshot()?;
+    let mut tx = Overlay::over(&*snapshot);
+    meta.write(&mut tx);
+    engine.commit(&tx.into_writes())?;
+    Ok(())
+}
+
+fn read_meta(engine: &RedbEngine, path: &Path) -> Result<Meta, OpenError> {
+    // redb checks pages as it reads them, and panics on some that are damaged.
+    let read = catch_unwind(AssertUnwindSafe(|| Meta::read(&*engine.snapshot()?)));
+    match read {
+        Ok(Ok(meta)) => Ok(meta),
+        Ok(Err(fault)) => Err(unreadable(path, fault)),
+        Err(_) => {
+            Err(OpenError::Damaged { path: path.to_owned(), reason: "a page is not what it was".to_owned() })
+        }
+    }
+}
+
+fn unreadable(path: &Path, fault: MetaFault) -> OpenError {
+    let path = path.to_owned();
+    match fault {
+        MetaFault::Foreign => OpenError::Foreign { path },
+        MetaFault::Format(found) => OpenError::OtherVersion { path, found },
+        MetaFault::Damaged => OpenError::Damaged { path, reason: "its base or key is unreadable".to_owned() },
+        MetaFault::Engine(error) => OpenError::Engine(error),
+    }
+}
+
+fn refused(path: &Path, error: redb::DatabaseError) -> OpenError {
+    let path = path.to_owned();
+    match error {
+        redb::DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path },
+        redb::DatabaseError::UpgradeRequired(version) => {
+            OpenError::OtherVersion { path, found: format!("redb file format {version}") }
+        }
+        redb::DatabaseError::Storage(redb::StorageError::Io(error)) => OpenError::Io { path, error },
+        other => OpenError::Damaged { path, reason: other.to_string() },
+    }
+}
+
+fn open_record_key(
+    path: &Path,
+    base: &Base,
+    vkey: &str,
+) -> Result<runseal_evidence::signature::RecordSigner, OpenError> {
+    let line = read_secret(path)?;
+    let key = RecordKey::parse(&line, base);
+    let key = key.ok_or_else(|| KeyFileError::Malformed {
+        path: path.to_owned(),
+        expected: "record key of this plane",
+    })?;
+    if key.vkey == vkey { Ok(key.signer) } else { Err(OpenError::OtherKey { path: path.to_owned() }) }
+}
+
+fn io_at(path: &Path) -> impl FnOnce(io::Error) -> OpenError + use<> {
+    let path = path.to_owned();
+    move |error| OpenError::Io { path, error }
+}

@@ -1,0 +1,53 @@
+//! Callers who wait until a published checkpoint covers an entry.
+
+use std::sync::{Mutex, PoisonError};
+
+use runseal_tlog::note::Note;
+
+use crate::store::ack::{Answer, ack};
+use crate::store::{Ack, Scope, StoreError};
+
+/// Most callers that may wait.
+const WATCHERS_MAX: usize = 1 << 16;
+
+/// The waiting callers of all logs.
+#[derive(Default)]
+pub(crate) struct Watchers(Mutex<Vec<Watcher>>);
+
+struct Watcher {
+    scope: Scope,
+    index: u64,
+    answer: Answer<Note, StoreError>,
+}
+
+impl Watchers {
+    /// Waits for entry `index`, unless `shown` has a checkpoint that covers it already.
+    pub(crate) fn watch(
+        &self,
+        scope: &Scope,
+        index: u64,
+        shown: impl FnOnce() -> Result<Option<Note>, StoreError>,
+    ) -> Ack<Note, StoreError> {
+        let (answer, ack) = ack();
+        // Looked up under the lock: a checkpoint published meanwhile is either seen here or announced after.
+        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match shown() {
+            Ok(None) if watchers.len() >= WATCHERS_MAX => {
+                answer.send(Err(StoreError::Busy { waiting: watchers.len() }));
+            }
+            Ok(None) => watchers.push(Watcher { scope: scope.clone(), index, answer }),
+            Ok(Some(note)) => answer.send(Ok(note)),
+            Err(error) => answer.send(Err(error)),
+        }
+        ack
+    }
+
+    /// Answers those that wait for an entry below `size` of this log.
+    pub(crate) fn published(&self, scope: &Scope, size: u64, note: &Note) {
+        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let covered = watchers.extract_if(.., |watcher| watcher.scope == *scope && watcher.index < size);
+        let covered: Vec<Watcher> = covered.collect();
+        drop(watchers);
+        covered.into_iter().for_each(|watcher| watcher.answer.send(Ok(note.clone())));
+    }
+}

@@ -1,0 +1,106 @@
+//! What a caller waits for: one answer, by blocking or as a future.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use super::error::StoreError;
+
+/// The answer to a command, once what it did is durable.
+///
+/// Wait for it with [`Ack::wait`], or `.await` it under any executor. Dropping it takes nothing back: the
+/// command is carried out all the same.
+#[must_use = "nothing is known to be durable until the acknowledgement has come"]
+pub struct Ack<T, E> {
+    slot: Arc<Slot<Result<T, E>>>,
+}
+
+/// The other end of an [`Ack`]. Dropped without an answer it says that there is none.
+pub(crate) struct Answer<T, E: From<StoreError>> {
+    slot: Arc<Slot<Result<T, E>>>,
+}
+
+struct Slot<R> {
+    state: Mutex<State<R>>,
+    answered: Condvar,
+}
+
+enum State<R> {
+    Waiting(Option<Waker>),
+    Answered(R),
+    Taken,
+}
+
+/// A connected pair.
+pub(crate) fn ack<T, E: From<StoreError>>() -> (Answer<T, E>, Ack<T, E>) {
+    let slot = Arc::new(Slot { state: Mutex::new(State::Waiting(None)), answered: Condvar::new() });
+    (Answer { slot: Arc::clone(&slot) }, Ack { slot })
+}
+
+impl<T, E> Ack<T, E> {
+    /// Blocks until the answer is there.
+    ///
+    /// # Errors
+    /// Those of the command.
+    pub fn wait(self) -> Result<T, E> {
+        let mut state = self.slot.lock();
+        loop {
+            match std::mem::replace(&mut *state, State::Taken) {
+                State::Answered(answer) => return answer,
+                waiting => *state = waiting,
+            }
+            state = self.slot.answered.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl<T, E> Future for Ack<T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.slot.lock();
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Answered(answer) => Poll::Ready(answer),
+            State::Waiting(_) => {
+                *state = State::Waiting(Some(context.waker().clone()));
+                Poll::Pending
+            }
+            State::Taken => Poll::Pending,
+        }
+    }
+}
+
+impl<T, E: From<StoreError>> Answer<T, E> {
+    /// Answers.
+    pub(crate) fn send(self, answer: Result<T, E>) {
+        self.slot.answer(answer);
+    }
+}
+
+impl<T, E: From<StoreError>> Drop for Answer<T, E> {
+    fn drop(&mut self) {
+        self.slot.answer(Err(StoreError::Unanswered.into()));
+    }
+}
+
+impl<R> Slot<R> {
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
+        // No code runs under this lock that can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the answer, unless there is one.
+    fn answer(&self, answer: R) {
+        let mut state = self.lock();
+        if let State::Waiting(waker) = &mut *state {
+            let waker = waker.take();
+            *state = State::Answered(answer);
+            drop(state);
+            self.answered.notify_one();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}

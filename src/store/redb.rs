@@ -1,0 +1,131 @@
+//! The embedded engine: one redb file, or redb in memory.
+
+use std::io::Read as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use ::redb::{
+    Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition,
+    TableError,
+};
+
+use super::engine::{Direction, Engine, Read, Scanned};
+use super::error::EngineError;
+use super::key::KeyRange;
+use super::overlay::Writes;
+
+const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
+
+/// The bytes that every redb file starts with.
+const MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
+
+/// Memory for pages read or waiting to be written.
+const CACHE_BYTES: usize = 256 << 20;
+
+/// Every error of every redb operation, told apart no further: callers can do nothing about any of them.
+impl<E: Into<::redb::Error>> From<E> for EngineError {
+    fn from(error: E) -> Self {
+        Self::new(error.into())
+    }
+}
+
+/// Whether the file at `path` starts as a redb database does.
+pub(crate) fn is_redb_file(path: &Path) -> std::io::Result<bool> {
+    let mut start = Vec::with_capacity(MAGIC.len());
+    std::fs::File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(start == MAGIC)
+}
+
+/// All rows in one table of one redb database.
+pub(crate) struct RedbEngine {
+    database: Database,
+}
+
+impl RedbEngine {
+    /// A new database in a file that does not exist yet or is empty.
+    pub(crate) fn create(path: &Path) -> Result<Self, ::redb::DatabaseError> {
+        builder().create(path).map(|database| Self { database })
+    }
+
+    /// The database of an existing file, which stays locked against other processes.
+    pub(crate) fn open(path: &Path) -> Result<Self, ::redb::DatabaseError> {
+        // redb trusts the file's own numbers here and there, and panics where they make no sense.
+        let opened = catch_unwind(AssertUnwindSafe(|| builder().open(path)));
+        let damaged = |_| Err(::redb::StorageError::Corrupted("its numbers make no sense".to_owned()).into());
+        opened.unwrap_or_else(damaged).map(|database| Self { database })
+    }
+
+    /// A database in memory.
+    pub(crate) fn in_memory() -> Result<Self, ::redb::DatabaseError> {
+        Self::on(::redb::backends::InMemoryBackend::new())
+    }
+
+    /// A database on whatever `backend` is, made where that is empty.
+    pub(crate) fn on(backend: impl StorageBackend) -> Result<Self, ::redb::DatabaseError> {
+        builder().create_with_backend(backend).map(|database| Self { database })
+    }
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+impl Engine for RedbEngine {
+    fn snapshot(&self) -> Result<Box<dyn Read + Send + Sync>, EngineError> {
+        match self.database.begin_read()?.open_table(ROWS) {
+            Ok(rows) => Ok(Box::new(Snapshot(Some(rows)))),
+            // The first commit makes the table.
+            Err(TableError::TableDoesNotExist(_)) => Ok(Box::new(Snapshot(None))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn commit(&self, writes: &Writes) -> Result<(), EngineError> {
+        let mut transaction = self.database.begin_write()?;
+        // Said aloud, since everything the journal promises rests on it.
+        transaction.set_durability(Durability::Immediate)?;
+        {
+            let mut rows = transaction.open_table(ROWS)?;
+            for (key, value) in writes {
+                match value {
+                    Some(value) => drop(rows.insert(key.as_slice(), value.as_slice())?),
+                    None => drop(rows.remove(key.as_slice())?),
+                }
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+struct Snapshot(Option<ReadOnlyTable<&'static [u8], &'static [u8]>>);
+
+impl Read for Snapshot {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        let Some(rows) = &self.0 else { return Ok(None) };
+        Ok(rows.get(key)?.map(|value| value.value().to_vec()))
+    }
+
+    fn scan(
+        &self,
+        range: &KeyRange,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Scanned,
+    ) -> Result<(), EngineError> {
+        let Some(rows) = self.0.as_ref().filter(|_| !range.is_empty()) else { return Ok(()) };
+        let mut rows = rows.range::<&[u8]>(range.lower.as_slice()..range.upper.as_slice())?;
+        loop {
+            let row = match direction {
+                Direction::Ascending => rows.next(),
+                Direction::Descending => rows.next_back(),
+            };
+            let Some(row) = row else { return Ok(()) };
+            let (key, value) = row?;
+            if visit(key.value(), value.value()).is_break() {
+                return Ok(());
+            }
+        }
+    }
+}

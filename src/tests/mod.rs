@@ -1,0 +1,4 @@
+//! Tests of the journal as a whole.
+
+mod story;
+pub(crate) mod world;
