@@ -1,2 +1,7 @@
-//! Placeholder.
-fn main() {}
+//! The `runseal` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    runseal::cli::main()
+}

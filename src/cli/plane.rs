@@ -1,0 +1,34 @@
+//! The flags that name a plane and a tenant, and opening them.
+
+use std::path::PathBuf;
+
+use runseal_evidence::name::TenantId;
+
+use super::CliError;
+use crate::Journal;
+
+/// Which plane.
+#[derive(Debug, clap::Args)]
+pub(super) struct PlaneArgs {
+    /// The plane's folder.
+    #[arg(long, env = "RUNSEAL_DIR", value_name = "DIR")]
+    pub(super) dir: PathBuf,
+}
+
+/// Which tenant of which plane.
+#[derive(Debug, clap::Args)]
+pub(super) struct TenantArgs {
+    #[command(flatten)]
+    pub(super) plane: PlaneArgs,
+
+    /// The tenant.
+    #[arg(long, env = "RUNSEAL_TENANT", value_name = "TENANT", default_value = TenantId::DEFAULT)]
+    pub(super) tenant: TenantId,
+}
+
+impl PlaneArgs {
+    /// Opens the journal, which stays locked against other processes until it is dropped.
+    pub(super) fn open(&self) -> Result<Journal, CliError> {
+        Ok(Journal::open(&self.dir)?)
+    }
+}

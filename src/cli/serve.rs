@@ -1,0 +1,148 @@
+use std::{
+    net::{SocketAddr, ToSocketAddrs as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use clap::builder::BoolishValueParser;
+use tracing_subscriber::EnvFilter;
+
+use super::{
+    CliError, Exit,
+    checkpoint::{WitnessArgs, check_log_key},
+    duration,
+    output::Output,
+    plane::PlaneArgs,
+};
+use crate::{
+    Journal,
+    serve::{Access, Publishing, Server, Tokens},
+};
+
+/// Serve the plane's logs and runs over HTTP, and publish a checkpoint whenever there is something new.
+///
+/// Serves /log/<tenant>/checkpoint and /log/<tenant>/tile/... (c2sp.org/tlog-tiles), /audit/<tenant>/runs,
+/// /audit/<tenant>/runs/<run>/records, /healthz and /metrics. On a loopback address everything is open; on
+/// any other bearer tokens are needed, or the logs declared public. Prints "listening on http://ADDR" on
+/// stderr once it listens; SIGTERM and SIGINT end it with exit code 0.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Example:\n  runseal serve --dir plane --policy trust.policy\n  \
+    runseal serve --dir plane --listen 0.0.0.0:7070 --tokens tokens.txt --public-log")]
+pub(super) struct Args {
+    #[command(flatten)]
+    plane: PlaneArgs,
+
+    /// The address to listen on; port 0 takes a free one.
+    #[arg(long, env = "RUNSEAL_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7070")]
+    listen: String,
+
+    #[command(flatten)]
+    witnesses: WitnessArgs,
+
+    /// Publish a checkpoint at most this often, when there is something new.
+    #[arg(long, env = "RUNSEAL_CHECKPOINT_INTERVAL", value_name = "DUR", default_value = "1s",
+        value_parser = duration::parse)]
+    checkpoint_interval: Duration,
+
+    /// Pin open runs that grew at most this often.
+    #[arg(long, env = "RUNSEAL_HEAD_INTERVAL", value_name = "DUR", default_value = "60s",
+        value_parser = duration::parse)]
+    head_interval: Duration,
+
+    /// Have an unchanged checkpoint cosigned again this often, so that it does not look stale.
+    #[arg(long, env = "RUNSEAL_REFRESH_INTERVAL", value_name = "DUR", default_value = "1h",
+        value_parser = duration::parse)]
+    refresh_interval: Duration,
+
+    /// The bearer tokens that are admitted: a file of lines that "runseal token" prints.
+    #[arg(long, env = "RUNSEAL_TOKENS", value_name = "FILE")]
+    tokens: Option<PathBuf>,
+
+    /// Let everybody read the logs (never the runs) without a token.
+    #[arg(long, env = "RUNSEAL_PUBLIC_LOG", value_parser = BoolishValueParser::new())]
+    public_log: bool,
+}
+
+pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
+    let listen = resolve(&args.listen)?;
+    let tokens = args.tokens.as_deref().map(read_tokens).transpose()?;
+    let access = Access::new(listen.ip().is_loopback(), tokens, args.public_log)
+        .map_err(|error| CliError::Access { listen, error })?;
+    if args.head_interval < args.checkpoint_interval {
+        return Err(CliError::Intervals { head: args.head_interval, checkpoint: args.checkpoint_interval });
+    }
+    let policy = args.witnesses.read()?;
+    let journal = Arc::new(args.plane.open()?);
+    if let Some(policy) = &policy {
+        for name in journal.tenants()? {
+            let tenant = journal.tenant(&name);
+            check_log_key(policy, &tenant.origin(), &tenant.vkey().to_string())?;
+        }
+    }
+    let publishing = Publishing {
+        policy,
+        on_shortfall: args.witnesses.on_shortfall.into(),
+        checkpoint_interval: args.checkpoint_interval,
+        head_interval: args.head_interval,
+        refresh_interval: args.refresh_interval,
+    };
+    log_to_stderr(output);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliError::Runtime)?;
+    let served = runtime.block_on(serve(journal, listen, access, publishing, output));
+    // Journal calls under way end in their own time; they are bounded, and nothing waits for their answers.
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    served.map(|()| Exit::Done)
+}
+
+async fn serve(
+    journal: Arc<Journal>,
+    listen: SocketAddr,
+    access: Access,
+    publishing: Publishing,
+    output: &Output,
+) -> Result<(), CliError> {
+    let server = Server::bind(journal, listen, access, publishing)
+        .await
+        .map_err(|error| CliError::Bind { listen, error })?;
+    let stopped = stop_signal()?;
+    // Said also when quiet: with port 0 there is no other way to know.
+    output.tell(format_args!("listening on http://{}", server.address()));
+    server.run(stopped).await?;
+    Ok(())
+}
+
+fn resolve(listen: &str) -> Result<SocketAddr, CliError> {
+    let failed = |reason: String| CliError::Listen { listen: listen.to_owned(), reason };
+    let mut addresses = listen.to_socket_addrs().map_err(|error| failed(error.to_string()))?;
+    addresses.next().ok_or_else(|| failed("it names no address".to_owned()))
+}
+
+fn read_tokens(path: &Path) -> Result<Tokens, CliError> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| CliError::Input { path: path.to_owned(), error })?;
+    text.parse().map_err(|error| CliError::Tokens { path: path.to_owned(), error })
+}
+
+/// Ends when the process is told to stop.
+fn stop_signal() -> Result<impl Future<Output = ()>, CliError> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Runtime)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Runtime)?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+fn log_to_stderr(output: &Output) {
+    let level = if output.is_quiet() { "error" } else { "info" };
+    let filter = EnvFilter::try_from_env("RUNSEAL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    // A process that embeds the command may log in its own way already.
+    drop(subscriber.try_init());
+}
