@@ -1,1 +1,46 @@
-//! Placeholder.
+//! An auditor's tool for transparency logs, and for the agent runs in them.
+//!
+//! Trust comes from one tlog-policy file: log keys, witnesses, quorum. Everything else is evidence, and is
+//! held against a signature before it is used or kept.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`audit`] | the audit of one log, step by step |
+//! | [`checkpoint`] | a checkpoint under the policy: signature, quorum, age |
+//! | [`tree`], [`entries`] | tiles and entries, authenticated against the signed root |
+//! | [`history`], [`recorder`], [`ledger`] | what is remembered, how it is written, which entries a run has |
+//! | [`judge`], [`runs`], [`walk`] | entries of a run against each other, and against its records |
+//! | [`diagnose`] | what a rewritten log did to which runs |
+//! | [`export`], [`export_runs`], [`proof`], [`fraud`] | files checked offline |
+//! | [`source`], [`records`], [`finder`], [`http`] | where evidence comes from, bounded |
+//! | [`trust`], [`cli`], [`report_text`], [`listing`] | what goes in and what comes out |
+
+pub mod audit;
+pub mod blocking;
+pub mod checkpoint;
+pub mod cli;
+pub mod clock;
+pub mod diagnose;
+pub mod entries;
+pub mod error;
+pub mod export;
+pub mod export_runs;
+pub mod file;
+pub mod finder;
+pub mod fraud;
+pub mod history;
+pub mod http;
+pub mod judge;
+pub mod ledger;
+pub mod lines;
+pub mod listing;
+pub mod progress;
+pub mod proof;
+pub mod recorder;
+pub mod records;
+pub mod report_text;
+pub mod runs;
+pub mod source;
+pub mod tree;
+pub mod trust;
+pub mod walk;

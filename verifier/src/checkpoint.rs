@@ -1,0 +1,163 @@
+//! A checkpoint under a policy: the log's signature, the cosignatures, the quorum, the age.
+
+use std::time::Duration;
+
+use runseal_evidence::finding::{Finding, FindingKind};
+use runseal_evidence::report::{Cosignature, CosignatureStatus, LogState, NotChecked, Quorum, Report};
+use runseal_tlog::checkpoint::Checkpoint;
+use runseal_tlog::note::Note;
+use runseal_tlog::policy::{self, LogStatus, Policy};
+
+use crate::clock;
+
+/// How far a witness's clock may be ahead of ours.
+pub const CLOCK_TOLERANCE: Duration = Duration::from_mins(5);
+
+/// A checkpoint that the log was seen to have signed. Whether its quorum is met is in the report.
+#[derive(Clone, Debug)]
+pub struct Signed {
+    /// What the log states.
+    pub checkpoint: Checkpoint,
+    /// The whole note.
+    pub note: Note,
+    /// The newest time of a valid cosignature, POSIX seconds.
+    pub newest_time: Option<u64>,
+}
+
+/// How old a checkpoint may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Age {
+    /// The time now, POSIX seconds.
+    pub now: u64,
+    /// The oldest that the newest cosignature may be.
+    pub max: Option<Duration>,
+}
+
+/// Examines a note under `policy` and puts what it is worth into `report`. `origin` is the log expected.
+///
+/// `None` where it is not a checkpoint of that log, signed by it: nothing can be built on it then.
+pub fn examine(report: &mut Report, policy: &Policy, origin: &str, bytes: &[u8]) -> Option<Signed> {
+    let note = match Note::parse(bytes) {
+        Ok(note) => note,
+        Err(error) => return malformed(report, &error.to_string()),
+    };
+    let examination = match policy.examine(&note) {
+        Ok(examination) => examination,
+        Err(error) => return malformed(report, &error.to_string()),
+    };
+    let checkpoint = examination.checkpoint;
+    report.log = Some(LogState {
+        origin: checkpoint.origin().to_owned(),
+        size: checkpoint.size(),
+        root: checkpoint.root().to_base64(),
+        checkpoint: note.to_string(),
+    });
+    report.cosignatures = examination.cosignatures.iter().map(cosignature).collect();
+    if checkpoint.origin() != origin {
+        let detail = format!("the checkpoint is of log {:?}, not {origin:?}", checkpoint.origin());
+        return refused(report, detail);
+    }
+    match &examination.log {
+        LogStatus::Signed => {}
+        LogStatus::NotSigned => {
+            return refused(report, format!("no trusted key of log {origin:?} signed the checkpoint"));
+        }
+        LogStatus::Invalid(error) => return refused(report, error.to_string()),
+        LogStatus::Unknown => {
+            return refused(report, format!("the policy lists no log with origin {origin:?}"));
+        }
+    }
+    report.passed("log-signature", format!("signed by {origin}"));
+    for line in &examination.cosignatures {
+        if line.status == policy::CosignatureStatus::Invalid {
+            let detail = format!(
+                "the cosignature of {} ({}) does not verify, or repeats that witness",
+                line.name, line.key_id
+            );
+            report.failed("cosignatures", detail.clone());
+            report.findings.push(Finding::new(FindingKind::CheckpointSignature, detail));
+        }
+    }
+    quorum(report, policy, examination.quorum_met);
+    let valid =
+        examination.cosignatures.iter().filter(|line| line.status == policy::CosignatureStatus::Valid);
+    let newest_time = valid.filter_map(|line| line.time).max();
+    Some(Signed { checkpoint, note, newest_time })
+}
+
+fn quorum(report: &mut Report, policy: &Policy, met: bool) {
+    if policy.quorum_is_none() {
+        report.skipped("quorum", "the policy asks for no witness; nobody else has seen this history");
+        return;
+    }
+    let name = policy.quorum_name().to_string();
+    let valid = report.cosignatures.iter().filter(|line| line.status == CosignatureStatus::Valid).count();
+    report.quorum = Some(Quorum { name: name.clone(), met });
+    if met {
+        report.passed("quorum", format!("quorum {name} is met by {valid} valid cosignature(s)"));
+    } else {
+        let detail = format!("quorum {name} is not met by {valid} valid cosignature(s)");
+        report.failed("quorum", detail.clone());
+        report.findings.push(Finding::new(FindingKind::QuorumNotMet, detail));
+    }
+}
+
+/// Holds the newest cosignature against the clock. `grown` is when our own clock last saw the log grow.
+pub fn age(report: &mut Report, signed: &Signed, age: Age, grown: Option<u64>) {
+    let growth = grown.map_or(String::new(), |grown| {
+        format!("; by this machine's clock the log last grew {}", clock::spell(grown))
+    });
+    let Some(newest) = signed.newest_time else {
+        if age.max.is_some() {
+            let why = format!("no valid cosignature tells when it was witnessed{growth}");
+            report.not_checked.push(NotChecked::gap("age of the checkpoint", why));
+        }
+        return;
+    };
+    let witnessed = format!("newest cosignature {}", clock::spell(newest));
+    if newest > age.now.saturating_add(CLOCK_TOLERANCE.as_secs()) {
+        let why = format!("{witnessed} is ahead of this machine's clock, {}", clock::spell(age.now));
+        let what = "age of the checkpoint";
+        report.not_checked.push(match age.max {
+            Some(_) => NotChecked::gap(what, why),
+            None => NotChecked::out_of_scope(what, why),
+        });
+        return;
+    }
+    let old = Duration::from_secs(age.now.saturating_sub(newest));
+    let spelled = humantime::format_duration(old);
+    match age.max {
+        Some(max) if old > max => {
+            let detail = format!(
+                "{witnessed}, {spelled} ago; at most {} is allowed{growth}",
+                humantime::format_duration(max)
+            );
+            report.failed("age", detail.clone());
+            report.findings.push(Finding::new(FindingKind::Stale, detail));
+        }
+        Some(_) => report.passed("age", format!("{witnessed}, {spelled} ago{growth}")),
+        None => report.skipped("age", format!("{witnessed}, {spelled} ago{growth}; no --max-age was given")),
+    }
+}
+
+fn malformed(report: &mut Report, reason: &str) -> Option<Signed> {
+    let detail = format!("the checkpoint cannot be read: {reason}");
+    report.failed("log-signature", detail.clone());
+    report.findings.push(Finding::new(FindingKind::Malformed, detail));
+    None
+}
+
+fn refused(report: &mut Report, detail: String) -> Option<Signed> {
+    report.failed("log-signature", detail.clone());
+    report.findings.push(Finding::new(FindingKind::CheckpointSignature, detail));
+    None
+}
+
+fn cosignature(line: &policy::Cosignature) -> Cosignature {
+    let status = match line.status {
+        policy::CosignatureStatus::Valid => CosignatureStatus::Valid,
+        policy::CosignatureStatus::Invalid => CosignatureStatus::Invalid,
+        policy::CosignatureStatus::Unknown => CosignatureStatus::Unknown,
+    };
+    Cosignature { witness: line.name.to_string(), time: line.time, status }
+}

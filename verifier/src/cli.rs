@@ -1,0 +1,368 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::builder::FalseyValueParser;
+use clap::{Args, Parser, Subcommand};
+use runseal_evidence::report::Report;
+use runseal_evidence::signature::RecordVerifier;
+use runseal_tlog::key::{Algorithm, VerifierKey};
+
+use crate::audit::{Audit, Records};
+use crate::clock::SystemClock;
+use crate::error::{EXIT_USAGE, Failure};
+use crate::history::History;
+use crate::http::Token;
+use crate::listing;
+use crate::progress::Progress;
+use crate::records::RecordSource;
+use crate::report_text::{self, Colour};
+use crate::source::{LogSource, NOTE_BYTES_MAX};
+use crate::trust::Trust;
+use crate::{export, file, fraud, proof};
+
+const EXIT_CODES: &str = "Exit codes: 0 verified, 1 an integrity finding, 2 wrong usage or input, \
+    3 could not finish or could not check, 4 an internal fault.";
+
+/// Checks a transparency log and the runs in it, trusting nobody but the keys in a policy file.
+#[derive(Debug, Parser)]
+#[command(name = "runseal-verifier", version, after_help = EXIT_CODES)]
+struct Cli {
+    /// Print no report and no progress; the exit code tells.
+    #[arg(short, long, global = true, env = "RUNSEAL_QUIET", value_parser = FalseyValueParser::new())]
+    quiet: bool,
+    #[command(subcommand)]
+    command: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Audit a log: signatures, quorum, history, every entry, and the records where they can be had.
+    #[command(after_help = "Example: runseal-verifier audit --policy policy.txt --history acme.history \
+        --url https://plane.example/log/acme --records https://plane.example/audit/acme")]
+    Audit(AuditArgs),
+    /// Check an export file offline.
+    #[command(after_help = "Example: runseal-verifier export acme.jsonl --policy policy.txt")]
+    Export(ExportArgs),
+    /// Check a tlog-proof file: that one entry is in a tree that was signed and witnessed.
+    #[command(after_help = "Example: runseal-verifier proof refund-4471.proof --policy policy.txt")]
+    Proof(ProofArgs),
+    /// Check a fraud proof: exit 1 when it stands, 2 when it proves nothing.
+    #[command(after_help = "Example: runseal-verifier fraud fork.txt --policy policy.txt")]
+    Fraud(FraudArgs),
+    /// List what is remembered.
+    #[command(after_help = "Example: runseal-verifier history --history acme.history")]
+    History(HistoryArgs),
+}
+
+#[derive(Debug, Args)]
+struct AuditArgs {
+    #[command(flatten)]
+    trust: TrustArgs,
+    /// The log's origin; needed when the policy lists several logs.
+    #[arg(long, env = "RUNSEAL_LOG")]
+    log: Option<String>,
+    /// Where the log is: a tlog-tiles prefix, or a directory. Else the URL on the policy's log line.
+    #[arg(long, env = "RUNSEAL_URL")]
+    url: Option<String>,
+    /// What is remembered from audit to audit; made where it does not exist.
+    #[arg(long, env = "RUNSEAL_HISTORY")]
+    history: Option<PathBuf>,
+    /// Keep no entries in the history: a tenth of the size, but vanished runs have no names.
+    #[arg(long, env = "RUNSEAL_HISTORY_LIGHT", value_parser = FalseyValueParser::new(), requires = "history")]
+    history_light: bool,
+    /// Where records are: an audit prefix (http(s)://…/audit/<tenant>) or an export file.
+    #[arg(long, env = "RUNSEAL_RECORDS")]
+    records: Option<String>,
+    /// The vkey of a key that signs records; repeatable. With any, every record must carry a signature.
+    #[arg(long, env = "RUNSEAL_RECORD_KEY", value_parser = record_key)]
+    record_key: Vec<RecordVerifier>,
+    /// A file with the bearer token for the log and the records.
+    #[arg(long, env = "RUNSEAL_TOKEN")]
+    token: Option<PathBuf>,
+    /// The oldest that the newest cosignature may be.
+    #[arg(long, env = "RUNSEAL_MAX_AGE", value_parser = humantime::parse_duration)]
+    max_age: Option<Duration>,
+    /// Write a fraud proof here when the log is caught with two histories.
+    #[arg(long, env = "RUNSEAL_FRAUD_PROOF")]
+    fraud_proof: Option<PathBuf>,
+    /// Fetches at a time.
+    #[arg(long, env = "RUNSEAL_JOBS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: u16,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+struct ExportArgs {
+    /// The export file.
+    file: PathBuf,
+    #[command(flatten)]
+    trust: TrustArgs,
+    /// A checkpoint note from elsewhere: a witness, another auditor, an earlier day.
+    #[arg(long, env = "RUNSEAL_CHECKPOINT")]
+    checkpoint: Option<PathBuf>,
+    /// The vkey of a key that signs records; repeatable. With any, every record must carry a signature.
+    #[arg(long, env = "RUNSEAL_RECORD_KEY", value_parser = record_key)]
+    record_key: Vec<RecordVerifier>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+struct ProofArgs {
+    /// The proof file.
+    file: PathBuf,
+    #[command(flatten)]
+    trust: TrustArgs,
+    /// The origin of the log that the entry must be in; else any that the policy lists.
+    #[arg(long, env = "RUNSEAL_LOG")]
+    log: Option<String>,
+    /// The entry, a file or - for stdin; else the proof's extra line holds it.
+    #[arg(long, env = "RUNSEAL_ENTRY")]
+    entry: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+struct FraudArgs {
+    /// The fraud proof file.
+    file: PathBuf,
+    #[command(flatten)]
+    trust: TrustArgs,
+}
+
+#[derive(Debug, Args)]
+struct HistoryArgs {
+    /// The history file.
+    #[arg(long, env = "RUNSEAL_HISTORY")]
+    history: PathBuf,
+    /// Only this log.
+    #[arg(long, env = "RUNSEAL_LOG")]
+    log: Option<String>,
+    /// One JSON object a line.
+    #[arg(long, env = "RUNSEAL_JSON", value_parser = FalseyValueParser::new())]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct TrustArgs {
+    /// The tlog-policy file: log keys, witnesses, quorum.
+    #[arg(long, env = "RUNSEAL_POLICY")]
+    policy: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct OutputArgs {
+    /// Write the report as JSON to a file, or - for stdout.
+    #[arg(long, env = "RUNSEAL_JSON")]
+    json: Option<PathBuf>,
+}
+
+/// Runs the command of this process.
+pub fn main() -> ExitCode {
+    run(std::env::args_os())
+}
+
+/// Runs one command.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers, not errors.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    trace();
+    match dispatch(&cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            let text = report_text::harmless(&failure.to_string());
+            let _ = writeln!(io::stderr(), "runseal-verifier: {text}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+/// Diagnostics go to stderr and are off unless asked for with `RUST_LOG`.
+fn trace() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+    let layer = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // A process that runs several commands sets this up once.
+    let _ = layer.try_init();
+}
+
+fn dispatch(cli: &Cli) -> Result<u8, Failure> {
+    let progress = Progress::new(cli.quiet);
+    match &cli.command {
+        Verb::Audit(args) => audit(args, cli.quiet, progress),
+        Verb::Export(args) => {
+            let trust = Trust::load(&args.trust.policy)?;
+            let outside = args.checkpoint.as_deref();
+            let outside =
+                outside.map(|path| file::read(path, "checkpoint", NOTE_BYTES_MAX as u64)).transpose()?;
+            let report = export::check(&args.file, &trust, outside.as_deref(), &args.record_key, progress)?;
+            print(&report, &args.output, cli.quiet)
+        }
+        Verb::Proof(args) => {
+            let trust = Trust::load(&args.trust.policy)?;
+            let bytes = file::read(&args.file, "tlog-proof file", proof::PROOF_BYTES_MAX)?;
+            let entry = args.entry.as_deref().map(read_entry).transpose()?;
+            let report = proof::check(&bytes, entry.as_deref(), args.log.as_deref(), &trust)
+                .map_err(|error| error.into_failure(&args.file))?;
+            print(&report, &args.output, cli.quiet)
+        }
+        Verb::Fraud(args) => prove_fraud(args, cli.quiet),
+        Verb::History(args) => {
+            let history = Arc::new(History::open(&args.history, true)?);
+            let text = listing::render(&history, args.log.as_deref(), args.json)?;
+            to_stdout(text.as_bytes())?;
+            Ok(0)
+        }
+    }
+}
+
+fn audit(args: &AuditArgs, quiet: bool, progress: Progress) -> Result<u8, Failure> {
+    let trust = Trust::load(&args.trust.policy)?;
+    let origin = trust.choose(args.log.as_deref())?.to_owned();
+    let location = match &args.url {
+        Some(url) => url.clone(),
+        None => trust.url(&origin)?.to_owned(),
+    };
+    let token = args
+        .token
+        .as_deref()
+        .map(|path| Ok::<_, Failure>(Token::new(&file::read_secret(path, "token file", 4096)?)?));
+    let token = token.transpose()?;
+    let records = match args.records.as_deref() {
+        None => None,
+        Some(url) if url.starts_with("http://") || url.starts_with("https://") => {
+            Some(Records::Http(RecordSource::open(url, token.clone())?))
+        }
+        Some(path) => {
+            let path = PathBuf::from(path);
+            // Better now than after an hour of fetching.
+            std::fs::File::open(&path).map_err(|source| Failure::Read { path: path.clone(), source })?;
+            Some(Records::Export(path))
+        }
+    };
+    let history = args.history.as_deref().map(|path| History::open_or_create(path, args.history_light));
+    let audit = Audit {
+        trust,
+        origin,
+        source: LogSource::open(&location, token)?,
+        history: history.transpose()?.map(Arc::new),
+        records,
+        record_keys: args.record_key.clone(),
+        max_age: args.max_age,
+        jobs: usize::from(args.jobs),
+    };
+    let audited = runtime()?.block_on(audit.run(&SystemClock, progress))?;
+    if let (Some(path), Some(fraud)) = (&args.fraud_proof, &audited.fraud) {
+        file::write(path, fraud.to_string().as_bytes())?;
+        if !quiet {
+            eprintln!("the fraud proof is in {}", path.display());
+        }
+    }
+    print(&audited.report, &args.output, quiet)
+}
+
+fn prove_fraud(args: &FraudArgs, quiet: bool) -> Result<u8, Failure> {
+    let trust = Trust::load(&args.trust.policy)?;
+    let bytes = file::read(&args.file, "fraud proof", fraud::FRAUD_BYTES_MAX)?;
+    match fraud::check(&bytes, &trust.policy) {
+        Ok(fraud) => {
+            let (older, newer) = (fraud.older.checkpoint(), fraud.newer.checkpoint());
+            let text = format!(
+                "FRAUD PROVEN  {} signed two histories\n  size {} with root {}\n  size {} with root {}, whose first {} entries have root {}\n",
+                report_text::harmless(older.origin()),
+                older.size(),
+                older.root(),
+                newer.size(),
+                newer.root(),
+                older.size(),
+                fraud.implied_older_root
+            );
+            if !quiet {
+                to_stdout(text.as_bytes())?;
+            }
+            Ok(1)
+        }
+        Err(error) => {
+            if !quiet {
+                let text = report_text::harmless(&error.to_string());
+                eprintln!("runseal-verifier: {} proves nothing: {text}", args.file.display());
+            }
+            Ok(EXIT_USAGE)
+        }
+    }
+}
+
+/// Writes the report where it was asked for, and answers the exit code of its verdict.
+fn print(report: &Report, output: &OutputArgs, quiet: bool) -> Result<u8, Failure> {
+    let mut text_to_stderr = false;
+    if let Some(path) = &output.json {
+        let mut json = serde_json::to_vec(report)
+            .map_err(|error| Failure::Internal(format!("the report does not serialise: {error}")))?;
+        json.push(b'\n');
+        if path == Path::new("-") {
+            text_to_stderr = true;
+            to_stdout(&json)?;
+        } else {
+            file::write(path, &json)?;
+        }
+    }
+    if !quiet {
+        let terminal = if text_to_stderr { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
+        let colour = if terminal { Colour::On } else { Colour::Off };
+        let text = report_text::render(report, colour);
+        if text_to_stderr {
+            let _ = io::stderr().write_all(text.as_bytes());
+        } else {
+            to_stdout(text.as_bytes())?;
+        }
+    }
+    Ok(report.verdict().exit_code())
+}
+
+fn to_stdout(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        // A reader who has seen enough is no failure of ours.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(|source| Failure::Write { path: PathBuf::from("stdout"), source }),
+    }
+}
+
+fn read_entry(path: &Path) -> Result<Vec<u8>, Failure> {
+    let limit = runseal_tlog::bundle::ENTRY_BYTES_MAX as u64;
+    if path == Path::new("-") {
+        file::read(Path::new("/dev/stdin"), "log entry", limit)
+    } else {
+        file::read(path, "log entry", limit)
+    }
+}
+
+fn record_key(vkey: &str) -> Result<RecordVerifier, String> {
+    let key: VerifierKey = vkey.parse().map_err(|error: runseal_tlog::key::KeyError| error.to_string())?;
+    let public: [u8; 32] = match key.algorithm() {
+        Algorithm::Ed25519 => key.public_key().try_into().map_err(|_| "not an Ed25519 key".to_owned())?,
+        _ => return Err("a record key has type 0x01".to_owned()),
+    };
+    RecordVerifier::new(key.name().as_str(), &public).map_err(|error| error.to_string())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Internal(format!("no async runtime: {error}")))
+}

@@ -1,0 +1,287 @@
+//! Entry bundles and leaf tiles, authenticated as they come: nothing is used or kept before.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use runseal_evidence::entry::{Entry, Recognised};
+use runseal_evidence::finding::{Finding, FindingKind};
+use runseal_evidence::name::{Base, RunId, TenantId};
+use runseal_evidence::report::NotChecked;
+use runseal_tlog::bundle;
+use runseal_tlog::hash::{HASH_BYTES, LeafHash, NodeHash};
+use runseal_tlog::tile::{TILE_WIDTH, Tile, TileKind, TilePath, tile_width};
+
+use crate::ledger::{Mark, MarkKind};
+use crate::source::{Fetched, LogSource, SourceError};
+use crate::tree::{LeafTile, SignedTree};
+
+/// Faults named in one tile; the first few tell what happened.
+const FAULTS_NAMED_MAX: usize = 16;
+
+/// A leaf tile and its entries, authenticated.
+#[derive(Debug)]
+pub struct VerifiedTile {
+    /// The tile's index on level 0.
+    pub index: u64,
+    /// Leaf hashes, 32 bytes each.
+    pub hashes: Vec<u8>,
+    /// The entries as a bundle of the same width.
+    pub bundle: Vec<u8>,
+}
+
+impl VerifiedTile {
+    /// One past the last entry.
+    pub fn end(&self) -> u64 {
+        self.index * u64::from(TILE_WIDTH) + (self.hashes.len() / HASH_BYTES) as u64
+    }
+}
+
+/// What the entries of some tiles come to.
+#[derive(Debug, Default)]
+pub struct Examined {
+    /// The tiles whose entries are the signed tree's, in order.
+    pub tiles: Vec<VerifiedTile>,
+    /// The first tile that is not among them.
+    pub broken_at: Option<u64>,
+    /// One mark for each new entry of a run.
+    pub marks: Vec<Mark>,
+    /// What was found.
+    pub findings: Vec<Finding>,
+    /// What could not be checked.
+    pub gaps: Vec<NotChecked>,
+    /// New entries examined.
+    pub entries: u64,
+    /// New entries that are not ours.
+    pub foreign: u64,
+}
+
+/// What new entries are held against.
+#[derive(Debug)]
+pub struct Examiner {
+    tree: SignedTree,
+    known: u64,
+    origin: String,
+    tenant: Option<TenantId>,
+    run_key: [u8; 16],
+}
+
+impl Examiner {
+    /// Examines entries from `known` on against `tree`. Runs are hashed with `run_key`.
+    pub fn new(tree: SignedTree, known: u64, origin: &str, run_key: [u8; 16]) -> Self {
+        Self { tree, known, origin: origin.to_owned(), tenant: tenant_of(origin), run_key }
+    }
+
+    /// The tree.
+    pub const fn tree(&self) -> &SignedTree {
+        &self.tree
+    }
+
+    /// The leaf tiles with entries that are not known yet.
+    pub fn leaf_tiles(&self) -> Range<u64> {
+        let width = u64::from(TILE_WIDTH);
+        if self.known >= self.tree.size() {
+            0..0
+        } else {
+            self.known / width..self.tree.size().div_ceil(width)
+        }
+    }
+
+    /// Fetches and examines some leaf tiles with their entries.
+    ///
+    /// # Errors
+    /// Only when a task of ours died.
+    pub async fn examine(
+        self: Arc<Self>,
+        source: &LogSource,
+        tiles: Range<u64>,
+    ) -> Result<Examined, SourceError> {
+        let kinds = |index| [TileKind::Hashes { level: 0 }, TileKind::Entries].map(|kind| (kind, index));
+        let paths: Vec<TilePath> =
+            tiles.flat_map(kinds).map(|(kind, index)| self.leaf_path(kind, index)).collect();
+        let fetched = source.fetch(&paths).await;
+        Ok(tokio::task::spawn_blocking(move || {
+            let mut examined = Examined::default();
+            let mut fetched = fetched.into_iter();
+            for pair in paths.chunks_exact(2) {
+                match (fetched.next(), fetched.next()) {
+                    (Some(tile), Some(bundle)) => self.tile(pair[0], tile, bundle, &mut examined),
+                    _ => examined.gap(pair[0], "the read was given up"),
+                }
+            }
+            examined
+        })
+        .await?)
+    }
+
+    fn leaf_path(&self, kind: TileKind, index: u64) -> TilePath {
+        let width = tile_width(0, index, self.tree.size());
+        TilePath::new(kind, index, width).expect("the tree has that tile")
+    }
+
+    /// Examines one leaf tile and its bundle.
+    fn tile(
+        &self,
+        path: TilePath,
+        tile: Result<Fetched, SourceError>,
+        entries: Result<Fetched, SourceError>,
+        out: &mut Examined,
+    ) {
+        let width = path.width();
+        let vouched = self.tree.leaf_tile(path.index());
+        let served = match tile.map_err(|error| error.to_string()).and_then(|tile| {
+            let bytes = tile.open().map_err(|error| error.to_string())?;
+            if vouches(&vouched, &bytes, width) { Ok(bytes) } else { Err(String::new()) }
+        }) {
+            Ok(bytes) => Some(bytes),
+            Err(why) if why.is_empty() => {
+                let detail = format!("{path} does not hash to what the signed root vouches for");
+                let at = path.index() * u64::from(TILE_WIDTH);
+                out.findings.push(Finding::new(FindingKind::TileMismatch, detail).at_index(at));
+                None
+            }
+            Err(why) => {
+                out.gap(path, &why);
+                None
+            }
+        };
+        let bundle_path = TilePath::new(TileKind::Entries, path.index(), width).expect("as the tile's");
+        let bytes = match entries
+            .map_err(|error| error.to_string())
+            .and_then(|entries| entries.open().map_err(|error| error.to_string()))
+        {
+            Ok(bytes) => bytes,
+            Err(why) => {
+                out.broken(path.index());
+                return out.gap(bundle_path, &why);
+            }
+        };
+        let first = path.index() * u64::from(TILE_WIDTH);
+        let exact = bundle::prefix(&bytes, width);
+        // Only a full bundle in place of a partial one may be longer than its width.
+        let read = exact.and_then(|exact| {
+            bundle::entries(if width < TILE_WIDTH { exact } else { &bytes }, width)
+                .map(|entries| (exact, entries))
+        });
+        let (exact, entries) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                out.broken(path.index());
+                let detail = format!("{bundle_path}: {error}");
+                out.findings.push(Finding::new(FindingKind::EntryMismatch, detail).at_index(first));
+                return;
+            }
+        };
+        let mut hashes = Vec::with_capacity(entries.len() * HASH_BYTES);
+        for entry in &entries {
+            hashes.extend_from_slice(LeafHash::of(entry).as_bytes());
+        }
+        let authentic = match &served {
+            Some(served) => *served == hashes,
+            None => vouches(&vouched, &hashes, width),
+        };
+        if !authentic {
+            out.broken(path.index());
+            return out.mismatched(bundle_path, first, &entries, &hashes, served.as_deref());
+        }
+        for (entry, index) in entries.iter().zip(first..) {
+            if index >= self.known {
+                self.entry(index, entry, out);
+            }
+        }
+        let bundle = exact.to_vec();
+        out.tiles.push(VerifiedTile { index: path.index(), hashes, bundle });
+    }
+
+    fn entry(&self, index: u64, bytes: &[u8], out: &mut Examined) {
+        out.entries += 1;
+        let (tenant, run, kind, records) = match Entry::recognise(bytes) {
+            Recognised::Ours(Entry::Seal(seal)) => (seal.tenant, seal.run, MarkKind::Seal, seal.records),
+            Recognised::Ours(Entry::Head(head)) => (head.tenant, head.run, MarkKind::Head, head.records),
+            // A directory's entry is about another tenant's log, not about a run.
+            Recognised::Ours(Entry::Tenant(_)) => return,
+            Recognised::Unreadable(error) if error.is_skew() => {
+                let what = format!("entry {index}");
+                return out
+                    .gaps
+                    .push(NotChecked::gap(what, format!("{error}: use a newer runseal-verifier")));
+            }
+            Recognised::Unreadable(error) => {
+                let finding = Finding::new(FindingKind::Malformed, error.to_string());
+                return out.findings.push(finding.at_index(index));
+            }
+            Recognised::Foreign => {
+                out.foreign += 1;
+                return;
+            }
+        };
+        if self.tenant.as_ref() != Some(&tenant) {
+            let detail = format!("the entry is tenant {tenant}'s, in the log {:?}", self.origin);
+            let finding = Finding::new(FindingKind::TenantMismatch, detail);
+            out.findings.push(finding.in_run(&run).at_index(index));
+        }
+        let run = Mark::run_hash(&self.run_key, &tenant, &run);
+        out.marks.push(Mark { run, index, kind, records: records.get() });
+    }
+}
+
+impl Examined {
+    fn gap(&mut self, path: TilePath, why: &str) {
+        self.gaps.push(NotChecked::gap(path.to_string(), why));
+    }
+
+    fn broken(&mut self, tile: u64) {
+        self.broken_at.get_or_insert(tile);
+    }
+
+    /// Names the entries whose leaf the tree does not have.
+    fn mismatched(
+        &mut self,
+        path: TilePath,
+        first: u64,
+        entries: &[&[u8]],
+        hashes: &[u8],
+        served: Option<&[u8]>,
+    ) {
+        let Some(served) = served else {
+            let detail = format!("the entries of {path} do not hash to what the signed root vouches for");
+            return self.findings.push(Finding::new(FindingKind::EntryMismatch, detail).at_index(first));
+        };
+        let pairs = hashes.chunks_exact(HASH_BYTES).zip(served.chunks_exact(HASH_BYTES));
+        let wrong = pairs.zip(entries).zip(first..).filter(|(((found, leaf), _), _)| found != leaf);
+        for (((_, leaf), entry), index) in wrong.take(FAULTS_NAMED_MAX) {
+            let leaf = NodeHash::from_slice(leaf).map_or_else(String::new, |leaf| leaf.to_string());
+            let detail = format!("the entry served at index {index} does not hash to its leaf {leaf}");
+            let finding = Finding::new(FindingKind::EntryMismatch, detail).at_index(index);
+            self.findings.push(match run_of(entry) {
+                Some(run) => finding.in_run(&run),
+                None => finding,
+            });
+        }
+    }
+}
+
+/// Whether the signed tree has these leaf hashes in that place.
+fn vouches(vouched: &LeafTile<'_>, hashes: &[u8], width: u16) -> bool {
+    match vouched {
+        LeafTile::Beyond => false,
+        LeafTile::Edge(tile) => tile.to_served(width).is_some_and(|edge| edge == hashes),
+        LeafTile::Full(hash) => Tile::from_served(hashes, width)
+            .is_ok_and(|tile| tile.subtree(0, TILE_WIDTH).as_ref() == Some(hash)),
+    }
+}
+
+/// The run that an entry is about.
+pub fn run_of(entry: &[u8]) -> Option<RunId> {
+    match Entry::recognise(entry) {
+        Recognised::Ours(Entry::Seal(seal)) => Some(seal.run),
+        Recognised::Ours(Entry::Head(head)) => Some(head.run),
+        _ => None,
+    }
+}
+
+/// The tenant whose log bears `origin`, if it is an origin of a plane.
+pub fn tenant_of(origin: &str) -> Option<TenantId> {
+    let name = origin.rsplit_once("/log/").map_or(TenantId::DEFAULT, |(_, tenant)| tenant);
+    let tenant = TenantId::new(name).ok()?;
+    Base::of_origin(origin, &tenant).is_ok().then_some(tenant)
+}

@@ -1,0 +1,194 @@
+//! The run blocks of an export, held against the entries that a verified log has of each run.
+
+use std::collections::HashSet;
+
+use runseal_evidence::export::{ExportRecord, ExportRun, RunState};
+use runseal_evidence::finding::{Finding, FindingKind};
+use runseal_evidence::name::{RunId, TenantId};
+use runseal_evidence::report::NotChecked;
+use runseal_evidence::signature::RecordVerifier;
+
+use crate::history::{HistoryError, LogHistory};
+use crate::judge;
+use crate::ledger::{Ledger, Mark};
+use crate::runs::{Pinned, RunCheck};
+
+/// Runs named that are missing; beyond that they are counted.
+const MISSING_MAX: usize = 1_000;
+
+/// Checks run blocks as they come by.
+#[derive(Debug)]
+pub struct RunBlocks<'k> {
+    history: LogHistory,
+    tenant: TenantId,
+    /// Entries from here on are newer than the export.
+    end: u64,
+    keys: &'k [RecordVerifier],
+    current: Option<(ExportRun, Pinned, RunCheck<'k>)>,
+    seen: Vec<u64>,
+    /// Run lines.
+    pub runs: u64,
+    /// Record lines.
+    pub records: u64,
+    /// Open runs with records past their last entry.
+    pub unpinned: u64,
+    /// Records signed by keys that were not given.
+    pub signed: u64,
+    /// What was found.
+    pub findings: Vec<Finding>,
+    /// What could not be checked.
+    pub gaps: Vec<NotChecked>,
+}
+
+impl<'k> RunBlocks<'k> {
+    /// Runs of `tenant` against the first `end` entries of `history`.
+    pub const fn new(history: LogHistory, tenant: TenantId, end: u64, keys: &'k [RecordVerifier]) -> Self {
+        Self {
+            history,
+            tenant,
+            end,
+            keys,
+            current: None,
+            seen: Vec::new(),
+            runs: 0,
+            records: 0,
+            unpinned: 0,
+            signed: 0,
+            findings: Vec::new(),
+            gaps: Vec::new(),
+        }
+    }
+
+    /// Takes a run line.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn start(&mut self, line: ExportRun) -> Result<(), HistoryError> {
+        self.close();
+        self.runs += 1;
+        self.seen.push(Mark::run_hash(self.history.run_key(), &self.tenant, &line.run));
+        let found = Ledger::new(&self.history).pinned(&self.tenant, &line.run, self.end)?;
+        let Some((pinned, later)) = found else {
+            let why = "the history keeps no entries (--history-light) to hold its records against";
+            self.gaps.push(NotChecked::gap(format!("records of run {}", line.run), why));
+            let pinned = Pinned::new(self.tenant.clone(), line.run.clone());
+            let check = RunCheck::new(pinned.clone(), self.keys);
+            self.current = Some((line, pinned, check));
+            return Ok(());
+        };
+        if later {
+            let why = "the log holds entries of it that are newer than the export";
+            self.gaps.push(NotChecked::gap(format!("the newest records of run {}", line.run), why));
+        }
+        let seal = pinned.seal.as_ref().map(|(index, _)| *index);
+        let claimed = match line.state {
+            RunState::Sealed => line.index,
+            RunState::Open => None,
+        };
+        if (line.state == RunState::Sealed) != line.index.is_some() || claimed != seal {
+            let claim = match (line.state, line.index) {
+                (RunState::Sealed, Some(index)) => format!("sealed at index {index}"),
+                (RunState::Sealed, None) => "sealed, without an index".to_owned(),
+                (RunState::Open, Some(index)) => format!("open, with the index {index} of a seal"),
+                (RunState::Open, None) => "open".to_owned(),
+            };
+            let says =
+                seal.map_or("holds no seal of it".to_owned(), |index| format!("seals it at index {index}"));
+            let detail = format!("the export calls the run {claim}; the log {says}");
+            self.findings.push(Finding::new(FindingKind::Malformed, detail).in_run(&line.run));
+        }
+        let check = RunCheck::new(pinned.clone(), self.keys);
+        self.current = Some((line, pinned, check));
+        Ok(())
+    }
+
+    /// Takes a record line. `false` where it belongs to no run.
+    pub fn record(&mut self, line: &ExportRecord) -> bool {
+        self.records += 1;
+        match &mut self.current {
+            Some((.., check)) => {
+                check.push(line);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Ends the run at hand: its last record was taken.
+    pub fn close(&mut self) {
+        let Some((line, pinned, check)) = self.current.take() else { return };
+        let result = check.finish();
+        if result.records == 0 {
+            self.findings.push(if pinned.is_empty() {
+                let detail = "a run without any record, which the log does not know either";
+                Finding::new(FindingKind::Malformed, detail).in_run(&line.run)
+            } else {
+                pinned.deleted("the export holds no record of it")
+            });
+            return;
+        }
+        self.unpinned += u64::from(result.unpinned > 0);
+        self.signed += result.signed;
+        self.findings.extend(result.findings);
+        self.gaps.extend(result.gaps);
+    }
+
+    /// Gives up the run at hand: the file was cut inside it, which says nothing about the run.
+    pub fn abandon(&mut self) {
+        if let Some((line, ..)) = self.current.take() {
+            self.gaps.push(NotChecked::gap(format!("run {}", line.run), "the export is cut short inside it"));
+        }
+    }
+
+    /// Names the runs of the log that no block was about. `unreadable` ones are not checked, all others
+    /// are findings of `kind`.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn missing(
+        &mut self,
+        unreadable: &HashSet<&str>,
+        finding: impl Fn(&Pinned) -> Finding,
+    ) -> Result<(), HistoryError> {
+        self.seen.sort_unstable();
+        if let Some(pair) = self.seen.windows(2).find(|pair| pair[0] == pair[1]) {
+            let marks = Ledger::new(&self.history).marks(pair[0])?;
+            let entry = marks.first().map(|mark| self.history.entry(mark.index)).transpose()?.flatten();
+            let found = Finding::new(FindingKind::Malformed, "a run has more than one block");
+            self.findings.push(match entry.and_then(|entry| judge::name_of(&entry)) {
+                Some((_, run)) => found.in_run(&run),
+                None => found,
+            });
+        }
+        let (history, end) = (self.history.clone(), self.end);
+        let ledger = Ledger::new(&history);
+        let mut named = 0;
+        ledger.for_each_run(0, |hash, marks| {
+            if self.seen.binary_search(&hash).is_ok() || named > MISSING_MAX {
+                return Ok(());
+            }
+            let mut names: Vec<(TenantId, RunId)> = Vec::new();
+            for mark in marks {
+                let entry = history.entry(mark.index)?;
+                match entry.and_then(|entry| judge::name_of(&entry)) {
+                    Some(name) if !names.contains(&name) => names.push(name),
+                    _ => {}
+                }
+            }
+            for (tenant, run) in names.iter().filter(|(tenant, _)| *tenant == self.tenant) {
+                if unreadable.contains(run.as_str()) {
+                    continue;
+                }
+                named += 1;
+                let Some((pinned, _)) = ledger.pinned(tenant, run, end)? else { continue };
+                if pinned.is_empty() {
+                    let why = "it entered the log after the export was taken";
+                    self.gaps.push(NotChecked::gap(format!("run {run}"), why));
+                } else {
+                    self.findings.push(finding(&pinned));
+                }
+            }
+            Ok(())
+        })
+    }
+}

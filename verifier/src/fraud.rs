@@ -1,0 +1,41 @@
+//! Fraud proofs, checked offline under a policy.
+
+use runseal_tlog::checkpoint::Checkpoint;
+use runseal_tlog::fraud::{Fraud, FraudProof, FraudProofError, NoFraud};
+use runseal_tlog::policy::Policy;
+use thiserror::Error;
+
+/// Longest fraud proof file read: two notes and 64 hashes.
+pub const FRAUD_BYTES_MAX: u64 = 4 << 20;
+
+/// Why a file proves nothing.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum NoConviction {
+    /// It is no fraud proof file.
+    #[error(transparent)]
+    File(#[from] FraudProofError),
+    /// Its newer note is no checkpoint.
+    #[error("the newer checkpoint does not read: {0}")]
+    Checkpoint(#[from] runseal_tlog::checkpoint::CheckpointError),
+    /// The policy has no such log.
+    #[error("the policy lists no log with origin {0:?}")]
+    UnknownLog(String),
+    /// It does not hold.
+    #[error(transparent)]
+    Proof(#[from] NoFraud),
+}
+
+/// Checks that a log of the policy signed two histories.
+///
+/// # Errors
+/// [`NoConviction`].
+pub fn check(bytes: &[u8], policy: &Policy) -> Result<Fraud, NoConviction> {
+    let proof = FraudProof::parse(bytes)?;
+    let newer = Checkpoint::parse(proof.newer.unverified_text())?;
+    let keys: Vec<_> = policy.log_keys(newer.origin()).collect();
+    if keys.is_empty() {
+        return Err(NoConviction::UnknownLog(newer.origin().to_owned()));
+    }
+    Ok(proof.verify(keys)?)
+}

@@ -1,0 +1,342 @@
+//! Which entries each run has, for logs too long to hold in memory.
+//!
+//! Each entry of ours leaves one [`Mark`]. Marks are kept in sorted segments, so that all marks of a run
+//! stand together; a run is found by a hash of its name, and names are compared before anything is said
+//! against a run.
+
+use redb::{ReadableTable as _, WriteTransaction};
+use runseal_evidence::entry::{Entry, Recognised};
+use runseal_evidence::finding::Finding;
+use runseal_evidence::name::{RunId, TenantId};
+use sha2::{Digest as _, Sha256};
+
+use crate::history::{Damage, HistoryError, LOG_FINDINGS, LogHistory, PROGRESS, SEGMENT_SIZES, SEGMENTS};
+use crate::runs::Pinned;
+
+/// Bytes of a packed mark.
+const MARK_BYTES: usize = 24;
+/// Marks in one row.
+const ROW_MARKS: usize = 2_048;
+/// Segments before the younger ones are merged.
+const SEGMENTS_MAX: usize = 24;
+
+/// What an entry does to its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MarkKind {
+    /// It pins the chain so far.
+    Head,
+    /// It freezes the run.
+    Seal,
+}
+
+/// One entry of a run. Ordered by run, then by position in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark {
+    /// Hash of tenant and run.
+    pub run: u64,
+    /// The entry's index.
+    pub index: u64,
+    /// What it does.
+    pub kind: MarkKind,
+    /// How many records it speaks for.
+    pub records: u64,
+}
+
+impl Mark {
+    /// The hash a run is found by: the first 8 bytes of SHA-256 of a secret key of this history, tenant, a
+    /// zero byte and run. Without the key nobody can name two runs that share a hash.
+    pub fn run_hash(key: &[u8; 16], tenant: &TenantId, run: &RunId) -> u64 {
+        let mut hasher = Sha256::new();
+        hasher.update(key);
+        hasher.update(tenant.as_str());
+        hasher.update([0]);
+        hasher.update(run.as_str());
+        first_word(&hasher.finalize().into())
+    }
+
+    fn position(&self) -> u64 {
+        // Sizes stay below 2^63, so one bit is free.
+        self.index << 1 | u64::from(self.kind == MarkKind::Seal)
+    }
+
+    fn pack(&self, out: &mut Vec<u8>) {
+        for word in [self.run, self.position(), self.records] {
+            out.extend_from_slice(&word.to_be_bytes());
+        }
+    }
+
+    fn unpack(bytes: &[u8; MARK_BYTES]) -> Self {
+        let word =
+            |at: usize| u64::from_be_bytes(*bytes[at..].first_chunk().expect("three words of 8 bytes each"));
+        let position = word(8);
+        let kind = if position & 1 == 1 { MarkKind::Seal } else { MarkKind::Head };
+        Self { run: word(0), index: position >> 1, kind, records: word(16) }
+    }
+}
+
+fn first_word(digest: &[u8; 32]) -> u64 {
+    u64::from_be_bytes(*digest.first_chunk().expect("32 bytes hold 8"))
+}
+
+/// Writes sorted marks as a new segment, within the transaction that writes their entries.
+///
+/// # Errors
+/// [`HistoryError`].
+pub(crate) fn add_segment(write: &WriteTransaction, log: u32, marks: &[Mark]) -> Result<(), HistoryError> {
+    debug_assert!(marks.is_sorted());
+    if marks.is_empty() {
+        return Ok(());
+    }
+    let mut sizes = write.open_table(SEGMENT_SIZES)?;
+    let number = match sizes.range((log, 0)..=(log, u32::MAX))?.next_back().transpose()? {
+        Some(row) => row.0.value().1 + 1,
+        None => 0,
+    };
+    let mut segments = write.open_table(SEGMENTS)?;
+    for row in marks.chunks(ROW_MARKS) {
+        let mut bytes = Vec::with_capacity(row.len() * MARK_BYTES);
+        for mark in row {
+            mark.pack(&mut bytes);
+        }
+        segments.insert((log, number, row[0].run, row[0].position()), bytes.as_slice())?;
+    }
+    sizes.insert((log, number), marks.len() as u64)?;
+    Ok(())
+}
+
+fn unpack_row(segment: u32, bytes: &[u8]) -> Result<Vec<Mark>, HistoryError> {
+    let (marks, rest) = bytes.as_chunks::<MARK_BYTES>();
+    if !rest.is_empty() {
+        return Err(Damage::Segment(segment).into());
+    }
+    Ok(marks.iter().map(Mark::unpack).collect())
+}
+
+/// One segment, read forward.
+struct Cursor {
+    segment: u32,
+    rows: redb::Range<'static, (u32, u32, u64, u64), &'static [u8]>,
+    row: std::vec::IntoIter<Mark>,
+    next: Option<Mark>,
+}
+
+impl Cursor {
+    fn advance(&mut self) -> Result<Option<Mark>, HistoryError> {
+        let taken = self.next.take();
+        loop {
+            if let Some(mark) = self.row.next() {
+                self.next = Some(mark);
+                return Ok(taken);
+            }
+            let Some(row) = self.rows.next().transpose()? else { return Ok(taken) };
+            self.row = unpack_row(self.segment, row.1.value())?.into_iter();
+        }
+    }
+}
+
+/// The runs of a log, read from its segments.
+#[derive(Debug)]
+pub struct Ledger<'h> {
+    history: &'h LogHistory,
+}
+
+impl<'h> Ledger<'h> {
+    /// The ledger of a log.
+    pub const fn new(history: &'h LogHistory) -> Self {
+        Self { history }
+    }
+
+    fn segment_numbers(&self) -> Result<Vec<u32>, HistoryError> {
+        let log = self.history.number;
+        let sizes = self.history.history.begin_read()?.open_table(SEGMENT_SIZES)?;
+        sizes.range((log, 0)..=(log, u32::MAX))?.map(|row| Ok(row?.0.value().1)).collect()
+    }
+
+    /// Everything that the verified log says of a run before index `end`, read from kept entries, and
+    /// whether there is more of it from there on. `None` where an entry is not kept.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn pinned(
+        &self,
+        tenant: &TenantId,
+        run: &RunId,
+        end: u64,
+    ) -> Result<Option<(Pinned, bool)>, HistoryError> {
+        let mut pinned = Pinned::new(tenant.clone(), run.clone());
+        let mut later = false;
+        for mark in self.marks(Mark::run_hash(self.history.run_key(), tenant, run))? {
+            let Some(entry) = self.history.entry(mark.index)? else { return Ok(None) };
+            // Two runs may share a hash; the name decides.
+            if let Recognised::Ours(entry) = Entry::recognise(&entry) {
+                if mark.index < end {
+                    pinned.add(mark.index, entry);
+                } else {
+                    later |= pinned.is_of(&entry);
+                }
+            }
+        }
+        Ok(Some((pinned, later)))
+    }
+
+    /// The marks of one run hash, in log order.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn marks(&self, run: u64) -> Result<Vec<Mark>, HistoryError> {
+        let mut marks = Vec::new();
+        for segment in self.segment_numbers()? {
+            self.marks_in(segment, run, &mut marks)?;
+        }
+        marks.sort_unstable();
+        Ok(marks)
+    }
+
+    fn marks_in(&self, segment: u32, run: u64, marks: &mut Vec<Mark>) -> Result<(), HistoryError> {
+        let log = self.history.number;
+        let segments = self.history.history.begin_read()?.open_table(SEGMENTS)?;
+        // The row that starts before the run's first possible mark may hold some of its marks.
+        let first = segments.range((log, segment, 0, 0)..(log, segment, run, 0))?.next_back().transpose()?;
+        let from = first.map_or((log, segment, run, 0), |row| row.0.value());
+        for row in segments.range(from..=(log, segment, run, u64::MAX))? {
+            let all = unpack_row(segment, row?.1.value())?;
+            let start = all.partition_point(|mark| mark.run < run);
+            marks.extend(all[start..].iter().take_while(|mark| mark.run == run));
+        }
+        Ok(())
+    }
+
+    fn cursor(&self, segment: u32) -> Result<Cursor, HistoryError> {
+        let log = self.history.number;
+        let segments = self.history.history.begin_read()?.open_table(SEGMENTS)?;
+        let rows = segments.range((log, segment, 0, 0)..=(log, segment, u64::MAX, u64::MAX))?;
+        let mut cursor = Cursor { segment, rows, row: Vec::new().into_iter(), next: None };
+        cursor.advance()?;
+        Ok(cursor)
+    }
+
+    /// Walks the marks of the segments from `first` on, run by run, each run's marks in log order.
+    ///
+    /// # Errors
+    /// [`HistoryError`], also of the visitor.
+    pub fn for_each_run(
+        &self,
+        first: u32,
+        mut visit: impl FnMut(u64, &[Mark]) -> Result<(), HistoryError>,
+    ) -> Result<(), HistoryError> {
+        let numbers = self.segment_numbers()?.into_iter().filter(|number| *number >= first);
+        let mut cursors = numbers.map(|number| self.cursor(number)).collect::<Result<Vec<_>, _>>()?;
+        let mut heap: std::collections::BinaryHeap<std::cmp::Reverse<(Mark, usize)>> = cursors
+            .iter()
+            .enumerate()
+            .filter_map(|(at, cursor)| cursor.next.map(|mark| std::cmp::Reverse((mark, at))))
+            .collect();
+        let mut group: Vec<Mark> = Vec::new();
+        while let Some(std::cmp::Reverse((mark, at))) = heap.pop() {
+            cursors[at].advance()?;
+            if let Some(next) = cursors[at].next {
+                heap.push(std::cmp::Reverse((next, at)));
+            }
+            if group.first().is_some_and(|first| first.run != mark.run) {
+                visit(group[0].run, &group)?;
+                group.clear();
+            }
+            group.push(mark);
+        }
+        if let Some(first) = group.first() {
+            visit(first.run, &group)?;
+        }
+        Ok(())
+    }
+
+    /// Whether any segment before `first` may hold marks.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn has_before(&self, first: u32) -> Result<bool, HistoryError> {
+        Ok(self.segment_numbers()?.first().is_some_and(|number| *number < first))
+    }
+
+    /// The number that the next segment gets.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn next_segment(&self) -> Result<u32, HistoryError> {
+        Ok(self.segment_numbers()?.last().map_or(0, |last| last + 1))
+    }
+
+    /// Notes that all segments so far were held against each other, with what was found, and merges small
+    /// segments once there are many.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn judged(&self, found: &[Finding]) -> Result<(), HistoryError> {
+        let log = self.history.number;
+        let numbers = self.segment_numbers()?;
+        let write = self.history.history.begin_write()?;
+        {
+            let mut findings = write.open_table(LOG_FINDINGS)?;
+            let last = findings.range((log, 0)..=(log, u64::MAX))?.next_back().transpose()?;
+            let next = last.map_or(0, |row| row.0.value().1 + 1);
+            for (finding, number) in found.iter().zip(next..) {
+                let text = serde_json::to_string(finding).unwrap_or_default();
+                findings.insert((log, number), text.as_str())?;
+            }
+            if numbers.len() > SEGMENTS_MAX {
+                self.merge(&write, &numbers)?;
+            }
+            let mut progress = write.open_table(PROGRESS)?;
+            let row = progress.get(log)?.map(|row| row.value()).unwrap_or_default();
+            let next = numbers.last().map_or(0, |last| last + 1);
+            progress.insert(log, (row.0, row.1, next))?;
+        }
+        write.commit()?;
+        Ok(())
+    }
+
+    /// Merges all segments but the largest, or all of them when the rest has grown as large.
+    fn merge(&self, write: &WriteTransaction, numbers: &[u32]) -> Result<(), HistoryError> {
+        let log = self.history.number;
+        let mut sizes = write.open_table(SEGMENT_SIZES)?;
+        let mut segments = write.open_table(SEGMENTS)?;
+        let size_of = |number: &u32| -> Result<u64, HistoryError> {
+            Ok(sizes.get((log, *number))?.map_or(0, |size| size.value()))
+        };
+        let counts = numbers.iter().map(size_of).collect::<Result<Vec<_>, _>>()?;
+        let rest: u64 = counts.iter().skip(1).sum();
+        let keep = usize::from(counts[0] > rest);
+        let merged = &numbers[keep..];
+        let target = merged[0];
+        // The rows are read from the state before this transaction, so they may be replaced meanwhile.
+        for number in merged {
+            segments.retain_in((log, *number, 0, 0)..=(log, *number, u64::MAX, u64::MAX), |_, _| false)?;
+            sizes.remove((log, *number))?;
+        }
+        let mut row: Vec<Mark> = Vec::with_capacity(ROW_MARKS);
+        let mut total = 0u64;
+        let mut flush = |row: &mut Vec<Mark>| -> Result<(), HistoryError> {
+            if let Some(first) = row.first() {
+                let mut bytes = Vec::with_capacity(row.len() * MARK_BYTES);
+                for mark in row.iter() {
+                    mark.pack(&mut bytes);
+                }
+                segments.insert((log, target, first.run, first.position()), bytes.as_slice())?;
+                row.clear();
+            }
+            Ok(())
+        };
+        self.for_each_run(target, |_, marks| {
+            for mark in marks {
+                row.push(*mark);
+                total += 1;
+                if row.len() == ROW_MARKS {
+                    flush(&mut row)?;
+                }
+            }
+            Ok(())
+        })?;
+        flush(&mut row)?;
+        sizes.insert((log, target), total)?;
+        Ok(())
+    }
+}

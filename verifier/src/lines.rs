@@ -1,0 +1,162 @@
+//! Lines out of a stream or a file, each bounded.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+
+use runseal_evidence::export::LINE_BYTES_MAX;
+use thiserror::Error;
+
+use crate::error::Failure;
+
+/// Why a stream is not whole lines.
+#[derive(Debug, Error, PartialEq, Eq, Clone, Copy)]
+#[non_exhaustive]
+pub enum LineError {
+    /// A line without end.
+    #[error("line {line} is longer than {limit} bytes")]
+    TooLong {
+        /// The line, from 1.
+        line: u64,
+        /// The limit.
+        limit: usize,
+    },
+    /// The stream ends inside a line.
+    #[error("it ends in the middle of line {line}")]
+    Cut {
+        /// The line, from 1.
+        line: u64,
+    },
+}
+
+/// Collects pieces and hands out whole lines.
+#[derive(Debug)]
+pub struct Lines {
+    limit: usize,
+    buffer: Vec<u8>,
+    start: usize,
+    scanned: usize,
+    taken: u64,
+}
+
+impl Lines {
+    /// Lines of at most `limit` bytes without their line feed.
+    pub const fn new(limit: usize) -> Self {
+        Self { limit, buffer: Vec::new(), start: 0, scanned: 0, taken: 0 }
+    }
+
+    /// Adds a piece.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.buffer.drain(..self.start);
+        self.scanned -= self.start;
+        self.start = 0;
+        self.buffer.extend_from_slice(piece);
+    }
+
+    /// The next whole line, without its line feed.
+    ///
+    /// # Errors
+    /// [`LineError::TooLong`].
+    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, LineError> {
+        let too_long = LineError::TooLong { line: self.taken + 1, limit: self.limit };
+        let Some(end) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') else {
+            self.scanned = self.buffer.len();
+            return if self.scanned - self.start > self.limit { Err(too_long) } else { Ok(None) };
+        };
+        let end = self.scanned + end;
+        let line = self.buffer[self.start..end].to_vec();
+        self.start = end + 1;
+        self.scanned = self.start;
+        if line.len() > self.limit {
+            return Err(too_long);
+        }
+        self.taken += 1;
+        Ok(Some(line))
+    }
+
+    /// Whether all that was pushed has been taken.
+    ///
+    /// # Errors
+    /// [`LineError::Cut`].
+    pub fn finish(self) -> Result<(), LineError> {
+        if self.start == self.buffer.len() { Ok(()) } else { Err(LineError::Cut { line: self.taken + 1 }) }
+    }
+}
+
+/// Whole lines of a file, one at a time.
+#[derive(Debug)]
+pub struct LineReader<'p> {
+    file: BufReader<File>,
+    path: &'p Path,
+    buffer: Vec<u8>,
+    /// Lines read.
+    pub number: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Whether the file ended inside a line.
+    pub cut: bool,
+    /// Whether a line was longer than any can be.
+    pub too_long: bool,
+}
+
+impl<'p> LineReader<'p> {
+    /// Reads lines of a file.
+    pub const fn new(file: BufReader<File>, path: &'p Path) -> Self {
+        Self { file, path, buffer: Vec::new(), number: 0, bytes: 0, cut: false, too_long: false }
+    }
+
+    /// The next line without its line feed; `None` at the end, or where the rest is no line.
+    ///
+    /// # Errors
+    /// [`Failure::Read`].
+    pub fn next_line(&mut self) -> Result<Option<&[u8]>, Failure> {
+        if self.cut || self.too_long {
+            return Ok(None);
+        }
+        self.buffer.clear();
+        let limit = LINE_BYTES_MAX as u64 + 1;
+        let read = self.file.by_ref().take(limit).read_until(b'\n', &mut self.buffer);
+        let read = read.map_err(|source| Failure::Read { path: self.path.to_owned(), source })?;
+        self.bytes += read as u64;
+        if read == 0 {
+            return Ok(None);
+        }
+        if self.buffer.pop_if(|last| *last == b'\n').is_none() {
+            self.too_long = read as u64 == limit;
+            self.cut = !self.too_long;
+            return Ok(None);
+        }
+        self.number += 1;
+        Ok(Some(&self.buffer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_whole_whatever_the_pieces() {
+        let text = b"one\n\nthree\nfour";
+        for size in 1..text.len() {
+            let mut lines = Lines::new(5);
+            let mut found = Vec::new();
+            for piece in text.chunks(size) {
+                lines.push(piece);
+                while let Some(line) = lines.next_line().unwrap() {
+                    found.push(String::from_utf8(line).unwrap());
+                }
+            }
+            assert_eq!(found, ["one", "", "three"]);
+            assert_eq!(lines.finish(), Err(LineError::Cut { line: 4 }));
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_before_it_fills_the_memory() {
+        let mut lines = Lines::new(5);
+        lines.push(b"ok\n123456");
+        assert_eq!(lines.next_line(), Ok(Some(b"ok".to_vec())));
+        assert_eq!(lines.next_line(), Err(LineError::TooLong { line: 2, limit: 5 }));
+    }
+}

@@ -1,0 +1,95 @@
+//! What a history holds, for people and for scripts.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use runseal_tlog::key::KeyName;
+use runseal_tlog::note::SignatureLine;
+use serde::Serialize;
+
+use crate::clock;
+use crate::history::{History, HistoryError, LogHistory};
+use crate::report_text::harmless;
+
+#[derive(Serialize)]
+struct LogLine<'a> {
+    origin: &'a str,
+    entries: u64,
+    checkpoints: Vec<CheckpointLine>,
+    findings: usize,
+    fraud_proofs: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct CheckpointLine {
+    size: u64,
+    root: String,
+    seen: u64,
+    /// Unverified: they were verified when the checkpoint was kept, by the policy of that day.
+    cosigned_by: Vec<String>,
+    checkpoint: String,
+}
+
+/// Lists all logs, or one.
+///
+/// # Errors
+/// [`HistoryError`].
+pub fn render(history: &Arc<History>, only: Option<&str>, json: bool) -> Result<String, HistoryError> {
+    let origins = history.origins()?;
+    if let Some(only) = only.filter(|only| !origins.iter().any(|origin| origin == only)) {
+        return Err(HistoryError::UnknownLog(only.to_owned()));
+    }
+    let mut out = String::new();
+    for origin in origins.iter().filter(|origin| only.is_none_or(|only| only == *origin)) {
+        let line = log(origin, &history.log(origin)?)?;
+        if json {
+            out += &serde_json::to_string(&line).unwrap_or_default();
+            out.push('\n');
+        } else {
+            describe(&line, &mut out);
+        }
+    }
+    Ok(out)
+}
+
+fn log<'a>(origin: &'a str, history: &LogHistory) -> Result<LogLine<'a>, HistoryError> {
+    let mut checkpoints = Vec::new();
+    for checkpoint in history.checkpoints_from(0)? {
+        let checkpoint = checkpoint?;
+        let names = checkpoint.note.signatures().iter().map(SignatureLine::name);
+        checkpoints.push(CheckpointLine {
+            size: checkpoint.size,
+            root: checkpoint.root.to_base64(),
+            seen: checkpoint.seen,
+            cosigned_by: names.map(KeyName::to_string).filter(|name| name != origin).collect(),
+            checkpoint: checkpoint.note.to_string(),
+        });
+    }
+    Ok(LogLine {
+        origin,
+        entries: history.progress()?.entries,
+        checkpoints,
+        findings: history.findings()?.len(),
+        fraud_proofs: history.fraud_proofs()?,
+    })
+}
+
+fn describe(line: &LogLine<'_>, out: &mut String) {
+    let _ = writeln!(out, "{}", harmless(line.origin));
+    let _ = writeln!(
+        out,
+        "  {} entries verified, {} findings in them, {} fraud proofs",
+        line.entries,
+        line.findings,
+        line.fraud_proofs.len()
+    );
+    for checkpoint in &line.checkpoints {
+        let by = if checkpoint.cosigned_by.is_empty() {
+            "no cosignature".to_owned()
+        } else {
+            format!("cosigned by {}", harmless(&checkpoint.cosigned_by.join(", ")))
+        };
+        let seen = clock::spell(checkpoint.seen);
+        let _ = writeln!(out, "  size {:>10}  {}  seen {seen}  {by}", checkpoint.size, checkpoint.root);
+    }
+}

@@ -1,0 +1,82 @@
+//! Writes verified tiles into the history on a thread of its own, in order and without a gap.
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::entries::Examined;
+use crate::history::{BUNDLES, HistoryError, LogHistory, PROGRESS, TILES};
+use crate::ledger::{Mark, add_segment};
+
+/// Entries in one transaction. An interrupted audit loses at most the work on these.
+const COMMIT_ENTRIES: u64 = 1 << 19;
+/// Batches waiting for the disk.
+const QUEUE: usize = 4;
+
+/// A recorder at work.
+#[derive(Debug)]
+pub struct Recorder {
+    queue: mpsc::Sender<Examined>,
+    task: JoinHandle<Result<(), HistoryError>>,
+}
+
+impl Recorder {
+    /// Records into `history` from its present end on.
+    pub fn start(history: LogHistory) -> Self {
+        let (queue, batches) = mpsc::channel(QUEUE);
+        let task = tokio::task::spawn_blocking(move || record(&history, batches));
+        Self { queue, task }
+    }
+
+    /// Hands over the next batch, which starts where the last one ended.
+    pub async fn push(&self, batch: Examined) {
+        // A recorder that failed says why when it is finished.
+        let _ = self.queue.send(batch).await;
+    }
+
+    /// Waits until everything is on disk.
+    ///
+    /// # Errors
+    /// [`HistoryError`], or a task that died.
+    pub async fn finish(self) -> Result<Result<(), HistoryError>, tokio::task::JoinError> {
+        drop(self.queue);
+        self.task.await
+    }
+}
+
+fn record(history: &LogHistory, mut batches: mpsc::Receiver<Examined>) -> Result<(), HistoryError> {
+    let mut progress = history.progress()?;
+    let mut next = batches.blocking_recv();
+    while next.is_some() {
+        let write = history.history.begin_write()?;
+        let mut marks: Vec<Mark> = Vec::new();
+        let start = progress.entries;
+        {
+            let mut tiles = write.open_table(TILES)?;
+            let mut bundles = write.open_table(BUNDLES)?;
+            while let Some(batch) = next.take() {
+                for tile in &batch.tiles {
+                    tiles.insert((history.number, 0, tile.index), tile.hashes.as_slice())?;
+                    if history.keeps_entries() {
+                        bundles.insert((history.number, tile.index), tile.bundle.as_slice())?;
+                    }
+                    progress.entries = progress.entries.max(tile.end());
+                }
+                progress.foreign += batch.foreign;
+                marks.extend(batch.marks);
+                next = batches.blocking_recv();
+                if progress.entries - start >= COMMIT_ENTRIES {
+                    break;
+                }
+            }
+        }
+        marks.sort_unstable();
+        add_segment(&write, history.number, &marks)?;
+        {
+            let mut table = write.open_table(PROGRESS)?;
+            let row = (progress.entries, progress.foreign, progress.unjudged_segment);
+            table.insert(history.number, row)?;
+        }
+        write.commit()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Records of single runs from a journal's audit routes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use runseal_evidence::export::{ExportError, ExportLine, LINE_BYTES_MAX};
+use runseal_evidence::name::RunId;
+use runseal_evidence::signature::RecordVerifier;
+use thiserror::Error;
+use url::Url;
+
+use crate::http::{Client, FetchError, Token, network};
+use crate::lines::{LineError, Lines};
+use crate::runs::{Pinned, RunCheck, RunResult};
+use crate::source::{SourceError, http_prefix, join};
+
+/// Longest time for the records of one run.
+const RUN_TIMEOUT: Duration = Duration::from_mins(10);
+/// Most records read of one run beyond those that the log pins: an endless body ends here.
+const UNPINNED_MAX: u64 = 1 << 20;
+
+/// Why the records of a run could not be checked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RecordsError {
+    /// The server.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// A line that is no record line.
+    #[error("line {line}: {error}")]
+    Line {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        error: ExportError,
+    },
+    /// A line of another kind.
+    #[error("line {0} is not a record")]
+    NotARecord(u64),
+    /// The body ends inside a line, or has a line too long.
+    #[error(transparent)]
+    Cut(#[from] LineError),
+    /// The body does not end.
+    #[error("the server sent {0} records, far more than the log pins, and went on")]
+    Endless(u64),
+    /// The whole took too long.
+    #[error("the records did not arrive within {} s", RUN_TIMEOUT.as_secs())]
+    Timeout,
+}
+
+/// The audit routes of one tenant.
+#[derive(Debug)]
+pub struct RecordSource {
+    client: Client,
+    prefix: Url,
+    bytes: AtomicU64,
+}
+
+impl RecordSource {
+    /// A prefix `http(s)://…/audit/<tenant>`.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub fn open(location: &str, token: Option<Token>) -> Result<Self, SourceError> {
+        let prefix = http_prefix(location)?;
+        Ok(Self { client: Client::new(token)?, prefix, bytes: AtomicU64::new(0) })
+    }
+
+    /// Bytes read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Fetches and checks the records of one run. A run that the server does not have is a finding.
+    ///
+    /// # Errors
+    /// [`RecordsError`]: the run is not checked.
+    pub async fn check(&self, pinned: Pinned, keys: &[RecordVerifier]) -> Result<RunResult, RecordsError> {
+        tokio::time::timeout(RUN_TIMEOUT, self.stream(pinned, keys))
+            .await
+            .unwrap_or(Err(RecordsError::Timeout))
+    }
+
+    async fn stream(&self, pinned: Pinned, keys: &[RecordVerifier]) -> Result<RunResult, RecordsError> {
+        let url = self.run_url(&pinned.run);
+        let mut response = match self.client.stream(&url).await {
+            Err(FetchError::NotFound { status: 404 | 410, .. }) => {
+                let findings = vec![pinned.deleted("the records source answers that it has no such run")];
+                return Ok(RunResult { findings, ..RunResult::default() });
+            }
+            response => response?,
+        };
+        let pins = pinned.heads.iter().map(|(_, head)| head.records.get());
+        let most = pins.chain(pinned.seal.iter().map(|(_, seal)| seal.records.get())).max().unwrap_or(0);
+        let mut check = RunCheck::new(pinned, keys);
+        let mut lines = Lines::new(LINE_BYTES_MAX);
+        let mut number = 0;
+        while let Some(chunk) = response.chunk().await.map_err(|error| network(&url, error))? {
+            self.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+            lines.push(&chunk);
+            while let Some(line) = lines.next_line()? {
+                number += 1;
+                if number > most.saturating_add(UNPINNED_MAX) {
+                    return Err(RecordsError::Endless(number));
+                }
+                match ExportLine::parse(&line) {
+                    Ok(ExportLine::Record(record)) => check.push(&record),
+                    Ok(_) => return Err(RecordsError::NotARecord(number)),
+                    Err(error) => return Err(RecordsError::Line { line: number, error }),
+                }
+            }
+        }
+        lines.finish()?;
+        Ok(check.finish())
+    }
+
+    fn run_url(&self, run: &RunId) -> Url {
+        // A run's name starts with a letter or digit and holds nothing that a path would read otherwise.
+        join(&self.prefix, &format!("runs/{run}/records"))
+    }
+}

@@ -1,0 +1,326 @@
+//! One run: its records against the entries that the log holds of it.
+
+use runseal_evidence::chain::{Chain, ChainFault, ChainHash};
+use runseal_evidence::entry::{Entry, Head, Seal};
+use runseal_evidence::export::ExportRecord;
+use runseal_evidence::finding::{Finding, FindingKind};
+use runseal_evidence::name::{RunId, TenantId};
+use runseal_evidence::report::NotChecked;
+use runseal_evidence::signature::RecordVerifier;
+
+/// Faults named of one run; after these it is clear enough.
+const FAULTS_MAX: usize = 8;
+
+/// What the log says of a run.
+#[derive(Clone, Debug)]
+pub struct Pinned {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The run.
+    pub run: RunId,
+    /// Its first seal.
+    pub seal: Option<(u64, Seal)>,
+    /// Its heads, in log order.
+    pub heads: Vec<(u64, Head)>,
+}
+
+impl Pinned {
+    /// A run without entries.
+    pub const fn new(tenant: TenantId, run: RunId) -> Self {
+        Self { tenant, run, seal: None, heads: Vec::new() }
+    }
+
+    /// Whether an entry speaks of this run.
+    pub fn is_of(&self, entry: &Entry) -> bool {
+        match entry {
+            Entry::Seal(seal) => seal.run == self.run && seal.tenant == self.tenant,
+            Entry::Head(head) => head.run == self.run && head.tenant == self.tenant,
+            Entry::Tenant(_) => false,
+        }
+    }
+
+    /// Adds an entry, if it is one of this run.
+    pub fn add(&mut self, index: u64, entry: Entry) {
+        match entry {
+            entry if !self.is_of(&entry) => {}
+            Entry::Seal(seal) => {
+                self.seal.get_or_insert((index, seal));
+            }
+            Entry::Head(head) => self.heads.push((index, head)),
+            Entry::Tenant(_) => {}
+        }
+    }
+
+    /// Whether the log says anything of this run.
+    pub const fn is_empty(&self) -> bool {
+        self.seal.is_none() && self.heads.is_empty()
+    }
+
+    /// Where the log speaks last of this run.
+    pub fn index(&self) -> Option<u64> {
+        let seal = self.seal.as_ref().map(|(index, _)| *index);
+        seal.or_else(|| self.heads.last().map(|(index, _)| *index))
+    }
+
+    /// The finding that the run is gone.
+    pub fn deleted(&self, why: &str) -> Finding {
+        let detail = match (&self.seal, self.heads.last()) {
+            (Some((index, seal)), _) => format!(
+                "the log seals this run at index {index} ({} records, {}), but {why}",
+                seal.records.get(),
+                seal.outcome
+            ),
+            (None, Some((index, head))) => {
+                format!(
+                    "the log pins {} records of this open run at index {index}, but {why}",
+                    head.records.get()
+                )
+            }
+            (None, None) => why.to_owned(),
+        };
+        let finding = Finding::new(FindingKind::RunDeleted, detail).in_run(&self.run);
+        match self.index() {
+            Some(index) => finding.at_index(index),
+            None => finding,
+        }
+    }
+}
+
+/// A run's records, checked as they come by.
+#[derive(Debug)]
+pub struct RunCheck<'k> {
+    pinned: Pinned,
+    pins: Vec<Pin>,
+    next_pin: usize,
+    chain: Chain,
+    keys: &'k [RecordVerifier],
+    last_seq: u64,
+    first_contradiction: Option<u64>,
+    last_good_pin: Option<u64>,
+    broken_pin: Option<Pin>,
+    findings: Vec<Finding>,
+    gaps: Vec<NotChecked>,
+    signed: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pin {
+    records: u64,
+    chain: ChainHash,
+    index: u64,
+}
+
+/// What checking a run came to.
+#[derive(Debug, Default)]
+pub struct RunResult {
+    /// What was found.
+    pub findings: Vec<Finding>,
+    /// What could not be checked.
+    pub gaps: Vec<NotChecked>,
+    /// Records read.
+    pub records: u64,
+    /// Records past the last entry of an open run.
+    pub unpinned: u64,
+    /// Records that carry a signature which no key was given for.
+    pub signed: u64,
+}
+
+impl<'k> RunCheck<'k> {
+    /// Starts before the first record. `keys` are those that sign records; with any given, every record
+    /// must carry a signature of one.
+    pub fn new(pinned: Pinned, keys: &'k [RecordVerifier]) -> Self {
+        let heads = pinned.heads.iter().map(|(index, head)| Pin {
+            records: head.records.get(),
+            chain: head.chain,
+            index: *index,
+        });
+        let seal = pinned.seal.iter().map(|(index, seal)| Pin {
+            records: seal.records.get(),
+            chain: seal.chain,
+            index: *index,
+        });
+        let mut pins: Vec<Pin> = heads.chain(seal).collect();
+        pins.sort_by_key(|pin| (pin.records, pin.index));
+        let chain = Chain::new(pinned.tenant.clone(), pinned.run.clone());
+        Self {
+            pinned,
+            pins,
+            next_pin: 0,
+            chain,
+            keys,
+            last_seq: 0,
+            first_contradiction: None,
+            last_good_pin: None,
+            broken_pin: None,
+            findings: Vec::new(),
+            gaps: Vec::new(),
+            signed: 0,
+        }
+    }
+
+    /// Takes the next record line.
+    pub fn push(&mut self, line: &ExportRecord) {
+        let before = self.chain.head();
+        let pushed = self.chain.push(line.raw.as_bytes());
+        let count = self.chain.count();
+        // The store's own account tells where an edit was made, unless the editor saw to it too.
+        if self.first_contradiction.is_none()
+            && (line.prev != before || line.hash != self.chain.head() || line.seq != count)
+        {
+            self.first_contradiction = Some(count);
+            if line.prev != before && count > 1 {
+                let detail = format!("record {count} is not linked to the record before it");
+                self.fault(FindingKind::ChainBroken, Some(count), detail);
+            }
+        }
+        match &pushed {
+            Ok(record) => self.last_seq = self.last_seq.max(record.stamp.seq),
+            Err(fault) => self.chain_fault(fault, count),
+        }
+        self.signature(line, count);
+        while let Some(pin) = self.pins.get(self.next_pin).copied().filter(|pin| pin.records == count) {
+            self.next_pin += 1;
+            if pin.chain == self.chain.head() {
+                self.last_good_pin = Some(count);
+            } else if self.broken_pin.is_none() {
+                self.broken_pin = Some(pin);
+            }
+        }
+    }
+
+    fn chain_fault(&mut self, fault: &ChainFault, count: u64) {
+        if fault.is_skew() {
+            let what = format!("record {count} of run {}", self.pinned.run);
+            return self.gaps.push(NotChecked::gap(what, format!("{fault}: use a newer runseal-verifier")));
+        }
+        match fault {
+            ChainFault::WrongTenant { seq, .. } => {
+                self.fault(FindingKind::TenantMismatch, Some(*seq), fault.to_string());
+            }
+            ChainFault::Gap { found, .. } => {
+                self.last_seq = self.last_seq.max(*found);
+                self.fault(FindingKind::ChainBroken, Some(*found), fault.to_string());
+            }
+            ChainFault::WrongRun { seq, .. } | ChainFault::EpochDecreased { seq, .. } => {
+                self.fault(FindingKind::ChainBroken, Some(*seq), fault.to_string());
+            }
+            _ => self.fault(FindingKind::Malformed, Some(count), fault.to_string()),
+        }
+    }
+
+    fn signature(&mut self, line: &ExportRecord, count: u64) {
+        let detail = match &line.signature {
+            None if self.keys.is_empty() => return,
+            None => "the record carries no signature".to_owned(),
+            Some(_) if self.keys.is_empty() => {
+                self.signed += 1;
+                return;
+            }
+            Some(signature) => match self.keys.iter().find(|key| key.key_id() == signature.key_id) {
+                None => format!("the record is signed by key {}, which was not given", signature.key_id),
+                Some(key) => match key.verify(&self.chain.head(), signature) {
+                    Ok(()) => return,
+                    Err(error) => error.to_string(),
+                },
+            },
+        };
+        self.fault(FindingKind::SignatureInvalid, Some(count), detail);
+    }
+
+    fn fault(&mut self, kind: FindingKind, seq: Option<u64>, detail: String) {
+        if self.findings.len() < FAULTS_MAX {
+            let finding = Finding::new(kind, detail).in_run(&self.pinned.run);
+            self.findings.push(match seq {
+                Some(seq) => finding.at_seq(seq),
+                None => finding,
+            });
+        }
+    }
+
+    /// Judges the run once its last record was taken.
+    pub fn finish(mut self) -> RunResult {
+        let count = self.chain.count();
+        let pinned = self.pins.last().copied();
+        if let Some(pin) = self.broken_pin {
+            self.edited(pin);
+        } else if let Some(pin) = pinned.filter(|pin| pin.records > count) {
+            // Records cut from the middle leave a higher number behind.
+            let missing = pin.records - count;
+            if self.last_seq >= pin.records {
+                let detail = format!("{missing} of the {} records are gone from the middle", pin.records);
+                self.found(FindingKind::RunEdited, pin.index, None, detail);
+            } else {
+                let detail = format!(
+                    "the log pins {} records at index {}, the source has {count}: record {} and all after it are gone",
+                    pin.records,
+                    pin.index,
+                    count + 1
+                );
+                self.found(FindingKind::RunTruncated, pin.index, Some(count + 1), detail);
+            }
+        } else if self.first_contradiction.is_some() && self.findings.is_empty() {
+            // No pin speaks for the place, but the store's own hashes do.
+            let detail = "the stored hashes are not those of the records".to_owned();
+            self.fault(FindingKind::ChainBroken, self.first_contradiction, detail);
+        }
+        self.seal(count);
+        let unpinned = count.saturating_sub(pinned.map_or(0, |pin| pin.records));
+        RunResult {
+            unpinned: if self.pinned.seal.is_some() { 0 } else { unpinned },
+            findings: self.findings,
+            gaps: self.gaps,
+            records: count,
+            signed: self.signed,
+        }
+    }
+
+    fn edited(&mut self, pin: Pin) {
+        let place = match (self.first_contradiction, self.last_good_pin) {
+            (Some(seq), _) => format!("; by the store's own hashes record {seq} is the first"),
+            (None, Some(good)) => {
+                format!("; the first {good} records are as pinned, and the store's hashes were made to fit")
+            }
+            (None, None) => "; the store's hashes were made to fit".to_owned(),
+        };
+        let detail = format!(
+            "the first {} records do not give the chain that the log pins at index {}{place}",
+            pin.records, pin.index
+        );
+        self.found(FindingKind::RunEdited, pin.index, self.first_contradiction, detail);
+    }
+
+    fn found(&mut self, kind: FindingKind, index: u64, seq: Option<u64>, detail: String) {
+        let finding = Finding::new(kind, detail).in_run(&self.pinned.run).at_index(index);
+        // What the log pins comes first; the places found on the way explain it.
+        self.findings.insert(
+            0,
+            match seq {
+                Some(seq) => finding.at_seq(seq),
+                None => finding,
+            },
+        );
+    }
+
+    fn seal(&mut self, count: u64) {
+        let Some((index, seal)) = self.pinned.seal.clone() else { return };
+        let sealed = seal.records.get();
+        if count > sealed {
+            let detail = format!(
+                "{} records follow the {sealed} that the seal at index {index} covers",
+                count - sealed
+            );
+            self.found(FindingKind::RunEdited, index, Some(sealed + 1), detail);
+        } else if count == sealed
+            && seal.chain == self.chain.head()
+            && self.chain.conclusion() != Some(&seal.outcome)
+            && self.gaps.is_empty()
+        {
+            let concluded = self.chain.conclusion().map_or("nothing", |outcome| outcome.as_str()).to_owned();
+            let detail = format!(
+                "the seal at index {index} says {}, the last record concludes {concluded}",
+                seal.outcome
+            );
+            self.found(FindingKind::RunEdited, index, Some(sealed), detail);
+        }
+    }
+}

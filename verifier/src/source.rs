@@ -1,0 +1,262 @@
+//! Where a log comes from: a tlog-tiles server, or the same tree as files.
+//!
+//! Nothing that comes from here is believed. Lengths are exact or bounded; whether the bytes are the
+//! log's is for whoever holds them against a signed root.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::future::join_all;
+use runseal_tlog::bundle::BUNDLE_BYTES_MAX;
+use runseal_tlog::hash::HASH_BYTES;
+use runseal_tlog::tile::{TileKind, TilePath};
+use thiserror::Error;
+use url::Url;
+
+use crate::http::{Body, Client, FetchError, Token};
+
+/// Longest checkpoint note accepted: 128 ML-DSA-44 lines and long names fit.
+pub const NOTE_BYTES_MAX: usize = 1 << 20;
+
+/// Why a part of a log could not be had.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// Not a URL, or one that is not HTTP.
+    #[error("{url:?} is neither an http(s) URL nor a directory: {reason}")]
+    Url {
+        /// As given.
+        url: String,
+        /// Why.
+        reason: String,
+    },
+    /// The directory does not exist.
+    #[error("{path} is not a directory that can be read: {source}")]
+    NotADirectory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file of a static tree cannot be read.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file of a static tree is too long.
+    #[error("{path} is longer than {limit} bytes")]
+    FileTooLong {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        limit: usize,
+    },
+    /// The server.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// A task of ours died.
+    #[error("internal fault: {0}")]
+    Task(#[from] tokio::task::JoinError),
+}
+
+impl SourceError {
+    /// Whether the source says that it has no such thing.
+    pub fn is_not_found(&self) -> bool {
+        match self {
+            Self::Fetch(error) => error.is_not_found(),
+            Self::File { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            _ => false,
+        }
+    }
+}
+
+/// A tile or bundle as it came, with the width it was asked in. Not authenticated.
+#[derive(Debug)]
+pub struct Fetched {
+    /// What was asked for.
+    pub path: TilePath,
+    body: Body,
+}
+
+impl Fetched {
+    /// The content of a hash tile cut to the width asked for, or of a bundle whole: a bundle fetched in
+    /// place of a narrower one is longer, see [`runseal_tlog::bundle::prefix`].
+    ///
+    /// # Errors
+    /// [`FetchError`] for an undecodable or oversized body.
+    pub fn open(self) -> Result<Vec<u8>, FetchError> {
+        match self.path.kind() {
+            TileKind::Entries => self.body.open(BUNDLE_BYTES_MAX),
+            TileKind::Hashes { .. } => {
+                let mut bytes = self.body.open(tile_limit(self.path.full()))?;
+                bytes.truncate(tile_limit(self.path));
+                Ok(bytes)
+            }
+        }
+    }
+}
+
+fn tile_limit(path: TilePath) -> usize {
+    usize::from(path.width()) * HASH_BYTES
+}
+
+/// A log's tiles and checkpoints.
+#[derive(Debug)]
+pub struct LogSource {
+    place: Place,
+    bytes: AtomicU64,
+}
+
+#[derive(Debug)]
+enum Place {
+    Http { client: Client, prefix: Url },
+    Directory(PathBuf),
+}
+
+impl LogSource {
+    /// An `http(s)` prefix, or a directory.
+    ///
+    /// # Errors
+    /// [`SourceError::Url`] and [`SourceError::NotADirectory`].
+    pub fn open(location: &str, token: Option<Token>) -> Result<Self, SourceError> {
+        let place = if location.starts_with("http://") || location.starts_with("https://") {
+            Place::Http { client: Client::new(token)?, prefix: http_prefix(location)? }
+        } else {
+            let path = PathBuf::from(location);
+            std::fs::read_dir(&path)
+                .map_err(|source| SourceError::NotADirectory { path: path.clone(), source })?;
+            Place::Directory(path)
+        };
+        Ok(Self { place, bytes: AtomicU64::new(0) })
+    }
+
+    /// Bytes read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The latest checkpoint, as a note nobody verified.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub async fn checkpoint(&self) -> Result<Vec<u8>, SourceError> {
+        let body = match &self.place {
+            Place::Http { client, prefix } => {
+                client.get(&join(prefix, "checkpoint"), NOTE_BYTES_MAX, false).await?
+            }
+            Place::Directory(path) => {
+                let file = path.join("checkpoint");
+                tokio::task::spawn_blocking(move || read_file(&file, NOTE_BYTES_MAX)).await??
+            }
+        };
+        self.count(&body);
+        Ok(body.open(NOTE_BYTES_MAX)?)
+    }
+
+    /// Several tiles or bundles at once, each for itself: one that is missing does not hide the others.
+    ///
+    /// A partial tile that is gone is cut from the full one that has replaced it (tlog-tiles lets a log
+    /// delete partial tiles).
+    pub async fn fetch(&self, paths: &[TilePath]) -> Vec<Result<Fetched, SourceError>> {
+        let results = match &self.place {
+            Place::Http { client, prefix } => {
+                join_all(paths.iter().map(|path| fetch_http(client, prefix, *path))).await
+            }
+            Place::Directory(root) => {
+                let (root, paths) = (root.clone(), paths.to_vec());
+                let reads = tokio::task::spawn_blocking(move || {
+                    paths.iter().map(|path| read_tile(&root, *path)).collect::<Vec<_>>()
+                });
+                match reads.await {
+                    Ok(reads) => reads,
+                    Err(error) => vec![Err(error.into())],
+                }
+            }
+        };
+        for fetched in results.iter().flatten() {
+            self.count(&fetched.body);
+        }
+        results
+    }
+
+    fn count(&self, body: &Body) {
+        self.bytes.fetch_add(body.wire_bytes(), Ordering::Relaxed);
+    }
+}
+
+async fn fetch_http(client: &Client, prefix: &Url, path: TilePath) -> Result<Fetched, SourceError> {
+    let (limit, gzip) = match path.kind() {
+        TileKind::Entries => (BUNDLE_BYTES_MAX, true),
+        TileKind::Hashes { .. } => (tile_limit(path), false),
+    };
+    let body = match client.get(&join(prefix, &path.to_string()), limit, gzip).await {
+        Err(error) if path.is_partial() && error.is_not_found() => {
+            let full = path.full();
+            let limit = if gzip { limit } else { tile_limit(full) };
+            match client.get(&join(prefix, &full.to_string()), limit, gzip).await {
+                // Neither is there: the tile asked for is what is missing.
+                Err(second) if second.is_not_found() => return Err(error.into()),
+                body => body?,
+            }
+        }
+        body => body?,
+    };
+    Ok(Fetched { path, body })
+}
+
+fn read_tile(root: &Path, path: TilePath) -> Result<Fetched, SourceError> {
+    let limit = match path.kind() {
+        TileKind::Entries => BUNDLE_BYTES_MAX,
+        TileKind::Hashes { .. } => tile_limit(path.full()),
+    };
+    let body = match read_file(&root.join(path.to_string()), limit) {
+        Err(error) if path.is_partial() && error.is_not_found() => {
+            read_file(&root.join(path.full().to_string()), limit).map_err(|_| error)?
+        }
+        body => body?,
+    };
+    Ok(Fetched { path, body })
+}
+
+fn read_file(path: &Path, limit: usize) -> Result<Body, SourceError> {
+    let fault = |source| SourceError::File { path: path.to_owned(), source };
+    let file = File::open(path).map_err(fault)?;
+    let mut bytes = Vec::new();
+    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(fault)?;
+    if bytes.len() > limit {
+        return Err(SourceError::FileTooLong { path: path.to_owned(), limit });
+    }
+    Ok(Body::plain(bytes))
+}
+
+/// A URL that names a folder: with a path that ends in a slash, without query or fragment.
+///
+/// # Errors
+/// [`SourceError::Url`].
+pub fn http_prefix(location: &str) -> Result<Url, SourceError> {
+    let refuse = |reason: String| SourceError::Url { url: location.to_owned(), reason };
+    let mut url = Url::parse(location).map_err(|error| refuse(error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(refuse(format!("the scheme is {}", url.scheme())));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(refuse("a prefix has no query and no fragment".to_owned()));
+    }
+    if !url.path().ends_with('/') {
+        let path = format!("{}/", url.path());
+        url.set_path(&path);
+    }
+    Ok(url)
+}
+
+/// `prefix` and a relative path of ours, which holds nothing that a URL would read otherwise.
+pub fn join(prefix: &Url, path: &str) -> Url {
+    let mut url = prefix.clone();
+    url.set_path(&format!("{}{path}", prefix.path()));
+    url
+}

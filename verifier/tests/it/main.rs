@@ -1,0 +1,14 @@
+//! The command against small logs, honest and tampered with.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::format_push_string, clippy::format_collect, reason = "formats are spelled out to be read")]
+
+mod audit;
+mod command;
+mod export;
+mod history;
+mod http;
+mod plane;
+mod proof;
+mod records;
+mod server;
