@@ -101,6 +101,12 @@ impl From<LeafHash> for NodeHash {
     }
 }
 
+impl From<[u8; HASH_BYTES]> for NodeHash {
+    fn from(bytes: [u8; HASH_BYTES]) -> Self {
+        Self(bytes)
+    }
+}
+
 impl fmt::Display for NodeHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.to_base64())

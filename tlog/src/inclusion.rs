@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::hash::{LeafHash, NodeHash};
-use crate::tree::{NodeId, NodeReader, fold_right, range_nodes, split_point};
+use crate::tree::{LEVELS, NodeId, NodeReader, fold_right, range_nodes, split_point};
 
 /// Why an inclusion proof cannot be made.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -64,8 +64,7 @@ pub fn prove<R: NodeReader>(
     if index >= size {
         return Err(ProveInclusionError::OutOfRange { index, size });
     }
-    let mut nodes = Vec::new();
-    let mut parts = Vec::new();
+    let (mut nodes, mut parts) = (Vec::with_capacity(LEVELS), Vec::with_capacity(LEVELS));
     let (mut start, mut end) = (0, size);
     // Down the tree: at every split the half without the leaf is one hash of the proof.
     while end - start > 1 {

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::hash::{LeafHash, NodeHash};
 use crate::inclusion::{self, InclusionError, ProveInclusionError, gather};
-use crate::tree::{self, NodeId, NodeReader, range_nodes, split_point};
+use crate::tree::{self, LEVELS, NodeId, NodeReader, range_nodes, split_point};
 
 /// A half-open range of leaves `[start, end)` that is a subtree: not empty, and `start` a multiple of
 /// the smallest power of two not below its length.
@@ -241,8 +241,7 @@ pub fn prove_consistency<R: NodeReader>(
     if range.end > size {
         return Err(ProveSubtreeError::BeyondTree { range, size });
     }
-    let mut nodes = Vec::new();
-    let mut parts = Vec::new();
+    let (mut nodes, mut parts) = (Vec::with_capacity(LEVELS), Vec::with_capacity(LEVELS));
     let mut take = |from, to| {
         let before = nodes.len();
         range_nodes(from, to, &mut nodes);

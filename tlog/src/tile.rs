@@ -208,6 +208,11 @@ pub struct TileSpan {
 }
 
 impl TileSpan {
+    /// The tile: its level and index.
+    const fn tile(&self) -> (u8, u64) {
+        (self.level, self.index)
+    }
+
     /// Where node `id` is to be found.
     pub fn of(id: NodeId) -> Self {
         let height = id.level % TILE_HEIGHT;
@@ -229,8 +234,9 @@ impl TileSpan {
 /// `width / 16 * 32` bytes of group roots. The group roots are derived and never served.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tile {
-    hashes: Vec<NodeHash>,
-    groups: Vec<NodeHash>,
+    /// The hashes, then the group roots: the stored form in one piece.
+    stored: Vec<NodeHash>,
+    width: usize,
 }
 
 const GROUP: usize = 16;
@@ -275,35 +281,25 @@ impl Tile {
     /// # Errors
     /// [`TileError::Stored`].
     pub fn from_stored(bytes: &[u8]) -> Result<Self, TileError> {
-        let total = bytes.len() / HASH_BYTES;
-        // total = width + width / 16, which each width gives once.
-        let width = total - total / (GROUP + 1);
-        if !bytes.len().is_multiple_of(HASH_BYTES)
-            || width + width / GROUP != total
-            || width > usize::from(TILE_WIDTH)
-        {
-            return Err(TileError::Stored(bytes.len()));
-        }
-        let mut hashes = split_hashes(bytes);
-        let groups = hashes.split_off(width);
-        Ok(Self { hashes, groups })
+        let width = StoredTile::parse(bytes)?.hashes.len();
+        Ok(Self { stored: split_hashes(bytes), width })
     }
 
-    fn from_hashes(hashes: Vec<NodeHash>) -> Self {
-        let groups = hashes.chunks_exact(GROUP).map(|group| reduce(&mut group.to_vec())).collect();
-        Self { hashes, groups }
+    fn from_hashes(mut hashes: Vec<NodeHash>) -> Self {
+        let width = hashes.len();
+        let groups: Vec<NodeHash> = hashes.chunks_exact(GROUP).map(subtree_of).collect();
+        hashes.extend(groups);
+        Self { stored: hashes, width }
     }
 
     /// The stored form.
     pub fn to_stored(&self) -> Vec<u8> {
-        let all = self.hashes.iter().chain(&self.groups);
-        all.flat_map(|hash| *hash.as_bytes()).collect()
+        joined(&self.stored)
     }
 
     /// The first `width` hashes as they are served, if the tile has that many.
     pub fn to_served(&self, width: u16) -> Option<Vec<u8>> {
-        let hashes = self.hashes.get(..usize::from(width))?;
-        Some(hashes.iter().flat_map(|hash| *hash.as_bytes()).collect())
+        self.hashes().get(..usize::from(width)).map(joined)
     }
 
     /// Adds the next hash.
@@ -311,20 +307,80 @@ impl Tile {
     /// # Errors
     /// [`TileError::Full`].
     pub fn push(&mut self, hash: NodeHash) -> Result<(), TileError> {
-        if self.hashes.len() >= usize::from(TILE_WIDTH) {
+        if self.width >= usize::from(TILE_WIDTH) {
             return Err(TileError::Full);
         }
-        self.hashes.push(hash);
-        if self.hashes.len().is_multiple_of(GROUP) {
-            let last = self.hashes.len() - GROUP;
-            self.groups.push(reduce(&mut self.hashes[last..].to_vec()));
+        self.stored.insert(self.width, hash);
+        self.width += 1;
+        if let Some(group) = self.hashes().rchunks_exact(GROUP).next()
+            && self.width.is_multiple_of(GROUP)
+        {
+            let group = subtree_of(group);
+            self.stored.push(group);
         }
         Ok(())
     }
 
     /// The hashes.
     pub fn hashes(&self) -> &[NodeHash] {
-        &self.hashes
+        let (hashes, _) = self.stored.split_at(self.width);
+        hashes
+    }
+
+    fn groups(&self) -> &[NodeHash] {
+        let (_, groups) = self.stored.split_at(self.width);
+        groups
+    }
+
+    /// Hashes in the tile.
+    pub fn width(&self) -> u16 {
+        width_of(self.width as u64)
+    }
+
+    /// Whether the stored group roots are those of the hashes: for a full check of stored tiles.
+    pub fn groups_agree(&self) -> bool {
+        *self == Self::from_hashes(self.hashes().to_vec())
+    }
+
+    /// The hash over `count` (a power of two) hashes from `first`, an aligned span.
+    pub fn subtree(&self, first: u16, count: u16) -> Option<NodeHash> {
+        subtree(self.hashes(), self.groups(), first, count)
+    }
+
+    /// Adds to `hashes` one hash for each span of this tile.
+    ///
+    /// # Errors
+    /// [`TileNodesError::Narrow`].
+    pub fn read_spans<E>(
+        &self,
+        spans: &[TileSpan],
+        hashes: &mut Vec<NodeHash>,
+    ) -> Result<(), TileNodesError<E>> {
+        read_spans((self.hashes(), self.groups()), spans, hashes)
+    }
+}
+
+/// A tile in its stored form, read in place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoredTile<'b> {
+    hashes: &'b [[u8; HASH_BYTES]],
+    groups: &'b [[u8; HASH_BYTES]],
+}
+
+impl<'b> StoredTile<'b> {
+    /// Takes up a tile's stored form.
+    ///
+    /// # Errors
+    /// [`TileError::Stored`].
+    pub fn parse(bytes: &'b [u8]) -> Result<Self, TileError> {
+        let (all, rest) = bytes.as_chunks();
+        // Each width has one number of hashes and group roots together: width + width / 16.
+        let width = all.len() - all.len() / (GROUP + 1);
+        let (hashes, groups) = all.split_at(width);
+        if !rest.is_empty() || groups.len() != width / GROUP || width > usize::from(TILE_WIDTH) {
+            return Err(TileError::Stored(bytes.len()));
+        }
+        Ok(Self { hashes, groups })
     }
 
     /// Hashes in the tile.
@@ -332,21 +388,58 @@ impl Tile {
         width_of(self.hashes.len() as u64)
     }
 
-    /// Whether the stored group roots are those of the hashes: for a full check of stored tiles.
-    pub fn groups_agree(&self) -> bool {
-        Self::from_hashes(self.hashes.clone()).groups == self.groups
-    }
-
     /// The hash over `count` (a power of two) hashes from `first`, an aligned span.
     pub fn subtree(&self, first: u16, count: u16) -> Option<NodeHash> {
-        let (first, count) = (usize::from(first), usize::from(count));
-        let mut hashes = if count >= GROUP {
-            self.groups.get(first / GROUP..(first + count) / GROUP)?.to_vec()
-        } else {
-            self.hashes.get(first..first + count)?.to_vec()
-        };
-        Some(reduce(&mut hashes))
+        subtree(self.hashes, self.groups, first, count)
     }
+
+    /// Adds to `hashes` one hash for each span of this tile.
+    ///
+    /// # Errors
+    /// [`TileNodesError::Narrow`].
+    pub fn read_spans<E>(
+        &self,
+        spans: &[TileSpan],
+        hashes: &mut Vec<NodeHash>,
+    ) -> Result<(), TileNodesError<E>> {
+        read_spans((self.hashes, self.groups), spans, hashes)
+    }
+}
+
+fn read_spans<H: Copy + Into<NodeHash>, E>(
+    (hashes, groups): (&[H], &[H]),
+    spans: &[TileSpan],
+    read: &mut Vec<NodeHash>,
+) -> Result<(), TileNodesError<E>> {
+    for &TileSpan { level, index, first, count } in spans {
+        let found = width_of(hashes.len() as u64);
+        let narrow = TileNodesError::Narrow { level, index, found, needed: first + count };
+        read.push(subtree(hashes, groups, first, count).ok_or(narrow)?);
+    }
+    Ok(())
+}
+
+fn subtree<H: Copy + Into<NodeHash>>(hashes: &[H], groups: &[H], first: u16, count: u16) -> Option<NodeHash> {
+    let (first, count) = (usize::from(first), usize::from(count));
+    if count >= GROUP {
+        groups.get(first / GROUP..(first + count) / GROUP).map(subtree_of)
+    } else {
+        hashes.get(first..first + count).map(subtree_of)
+    }
+}
+
+/// The hash over a power of two of hashes, at most [`GROUP`] of them.
+fn subtree_of<H: Copy + Into<NodeHash>>(hashes: &[H]) -> NodeHash {
+    let mut buffer = [NodeHash::EMPTY_ROOT; GROUP];
+    let (buffer, _) = buffer.split_at_mut(hashes.len());
+    for (slot, hash) in buffer.iter_mut().zip(hashes) {
+        *slot = (*hash).into();
+    }
+    reduce(buffer)
+}
+
+fn joined(hashes: &[NodeHash]) -> Vec<u8> {
+    hashes.iter().flat_map(|hash| *hash.as_bytes()).collect()
 }
 
 fn split_hashes(bytes: &[u8]) -> Vec<NodeHash> {
@@ -364,6 +457,42 @@ pub trait TileReader {
     /// # Errors
     /// When the tile is missing, too narrow or cannot be read.
     fn read_tile(&self, level: u8, index: u64, width: u16) -> Result<Tile, Self::Error>;
+
+    /// Adds to `hashes` one hash for each span of the tile at `(level, index)`, which has at least `width`
+    /// hashes: what proofs read. A reader that has stored bytes at hand may answer in place, with
+    /// [`StoredTile::read_spans`], and spare the copy.
+    ///
+    /// # Errors
+    /// [`TileNodesError`].
+    fn read_spans(
+        &self,
+        level: u8,
+        index: u64,
+        width: u16,
+        spans: &[TileSpan],
+        hashes: &mut Vec<NodeHash>,
+    ) -> Result<(), TileNodesError<Self::Error>> {
+        self.read_tile(level, index, width).map_err(TileNodesError::Reader)?.read_spans(spans, hashes)
+    }
+}
+
+impl<R: TileReader + ?Sized> TileReader for &R {
+    type Error = R::Error;
+
+    fn read_tile(&self, level: u8, index: u64, width: u16) -> Result<Tile, Self::Error> {
+        (**self).read_tile(level, index, width)
+    }
+
+    fn read_spans(
+        &self,
+        level: u8,
+        index: u64,
+        width: u16,
+        spans: &[TileSpan],
+        hashes: &mut Vec<NodeHash>,
+    ) -> Result<(), TileNodesError<Self::Error>> {
+        (**self).read_spans(level, index, width, spans, hashes)
+    }
 }
 
 /// Why a node cannot be built from tiles.
@@ -420,28 +549,25 @@ impl<R: TileReader> NodeReader for TileNodes<R> {
     type Error = TileNodesError<R::Error>;
 
     fn read_nodes(&self, nodes: &[NodeId]) -> Result<Vec<NodeHash>, Self::Error> {
-        // A proof touches a handful of tiles, at most eight levels with two each: a list will do.
-        let mut tiles: Vec<(u8, u64, Tile)> = Vec::new();
-        let mut hashes = Vec::with_capacity(nodes.len());
-        for node in nodes {
-            let span = TileSpan::of(*node);
-            let known =
-                tiles.iter().position(|(level, index, _)| (*level, *index) == (span.level, span.index));
-            let at = if let Some(at) = known {
-                at
-            } else {
-                let width = self.width(span.level, span.index);
-                let tile = self.reader.read_tile(span.level, span.index, width);
-                tiles.push((span.level, span.index, tile.map_err(TileNodesError::Reader)?));
-                tiles.len() - 1
-            };
-            let tile = &tiles[at].2;
-            hashes.push(tile.subtree(span.first, span.count).ok_or(TileNodesError::Narrow {
-                level: span.level,
-                index: span.index,
-                found: tile.width(),
-                needed: span.first + span.count,
-            })?);
+        // Each tile is read once: its spans together, each with its place in the answer.
+        let mut order: Vec<(TileSpan, usize)> =
+            nodes.iter().zip(0..).map(|(node, at)| (TileSpan::of(*node), at)).collect();
+        order.sort_unstable_by_key(|(span, at)| (span.tile(), *at));
+        let mut hashes = vec![NodeHash::EMPTY_ROOT; nodes.len()];
+        let mut spans = Vec::with_capacity(nodes.len());
+        let mut read = Vec::with_capacity(nodes.len());
+        for part in order.chunk_by(|(one, _), (next, _)| one.tile() == next.tile()) {
+            spans.clear();
+            spans.extend(part.iter().map(|(span, _)| *span));
+            let Some((level, index)) = spans.first().map(TileSpan::tile) else { continue };
+            read.clear();
+            self.reader.read_spans(level, index, self.width(level, index), &spans, &mut read)?;
+            assert_eq!(read.len(), spans.len(), "a tile reader answers every span");
+            for ((_, at), hash) in part.iter().zip(&read) {
+                if let Some(place) = hashes.get_mut(*at) {
+                    *place = *hash;
+                }
+            }
         }
         Ok(hashes)
     }
@@ -511,19 +637,62 @@ mod tests {
         }
     }
 
+    /// The same tiles in their stored form, read in place.
+    struct InPlace(HashMap<(u8, u64), Vec<u8>>);
+
+    impl TileReader for InPlace {
+        type Error = String;
+
+        fn read_tile(&self, level: u8, index: u64, _width: u16) -> Result<Tile, String> {
+            unreachable!("tile {level}/{index} is read in place")
+        }
+
+        fn read_spans(
+            &self,
+            level: u8,
+            index: u64,
+            _width: u16,
+            spans: &[TileSpan],
+            hashes: &mut Vec<NodeHash>,
+        ) -> Result<(), TileNodesError<String>> {
+            StoredTile::parse(&self.0[&(level, index)]).unwrap().read_spans(spans, hashes)
+        }
+    }
+
+    #[test]
+    fn a_tile_read_in_place_gives_the_same_nodes() {
+        let copied = tiles(70_000);
+        let in_place = InPlace(copied.0.iter().map(|(at, tile)| (*at, tile.to_stored())).collect());
+        let (copied, in_place) = (TileNodes::new(&copied, 70_000), TileNodes::new(&in_place, 70_000));
+        for index in [0, 255, 256, 65_535, 65_536, 69_887, 69_888, 69_999] {
+            let proof = inclusion::prove(index, 70_000, &copied).unwrap();
+            assert_eq!(inclusion::prove(index, 70_000, &in_place), Ok(proof));
+            let proof = consistency::prove(index, 70_000, &copied).unwrap();
+            assert_eq!(consistency::prove(index, 70_000, &in_place), Ok(proof));
+        }
+    }
+
+    #[test]
+    fn stored_bytes_of_no_width_are_refused() {
+        for width in 0..=256usize {
+            let stored = (width + width / 16) * 32;
+            for length in [stored + 1, stored + 31] {
+                assert_eq!(StoredTile::parse(&vec![0; length]), Err(TileError::Stored(length)));
+            }
+            assert_eq!(usize::from(StoredTile::parse(&vec![0; stored]).unwrap().width()), width);
+        }
+        // Sixteen hashes come with their root: sixteen alone are no tile, nor are more than a full one.
+        for hashes in [16, 33, 273] {
+            assert_eq!(Tile::from_stored(&vec![0; hashes * 32]), Err(TileError::Stored(hashes * 32)));
+        }
+    }
+
     #[test]
     fn a_missing_or_narrow_tile_is_an_error_not_a_hash() {
         let mut reader = tiles(600);
         assert!(root(700, &TileNodes::new(&reader, 700)).is_err());
         reader.0.remove(&(0, 1));
         assert!(inclusion::prove(300, 600, &TileNodes::new(&reader, 600)).is_err());
-    }
-
-    impl TileReader for &Tiles {
-        type Error = String;
-        fn read_tile(&self, level: u8, index: u64, width: u16) -> Result<Tile, String> {
-            (**self).read_tile(level, index, width)
-        }
     }
 
     #[test]

@@ -182,6 +182,8 @@ fn push_subtree(edge: &mut Vec<(u32, NodeHash)>, level: u32, hash: NodeHash) {
 }
 
 const BLOCK: usize = 256;
+/// Levels of the highest tree.
+pub(crate) const LEVELS: usize = 64;
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -66,14 +66,6 @@ impl TileReader for Trees {
     }
 }
 
-impl TileReader for &Trees {
-    type Error = String;
-
-    fn read_tile(&self, level: u8, index: u64, width: u16) -> Result<Tile, String> {
-        (**self).read_tile(level, index, width)
-    }
-}
-
 impl Trees {
     fn new(size: u64) -> Self {
         let mut trees =

@@ -109,7 +109,7 @@ impl Tiles {
     }
 }
 
-impl TileReader for &Tiles {
+impl TileReader for Tiles {
     type Error = String;
 
     fn read_tile(&self, level: u8, index: u64, _width: u16) -> Result<Tile, String> {
