@@ -143,8 +143,8 @@ impl Run<'_> {
                 return Ok(());
             }
         };
-        let policy = &self.audit.trust.policy;
-        let Some(signed) = checkpoint::examine(&mut self.report, policy, &self.audit.origin, &bytes) else {
+        let (trust, origin) = (&self.audit.trust, &self.audit.origin);
+        let Some(signed) = checkpoint::examine(&mut self.report, trust, origin, &bytes) else {
             self.unchecked_after("the log", "nothing of it can be trusted without its signature");
             return Ok(());
         };

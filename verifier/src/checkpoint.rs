@@ -9,6 +9,8 @@ use runseal_tlog::note::Note;
 use runseal_tlog::policy::{self, LogStatus, Policy};
 
 use crate::clock;
+use crate::dates::Dates;
+use crate::trust::Trust;
 
 /// How far a witness's clock may be ahead of ours.
 pub const CLOCK_TOLERANCE: Duration = Duration::from_mins(5);
@@ -36,7 +38,8 @@ pub struct Age {
 /// Examines a note under `policy` and puts what it is worth into `report`. `origin` is the log expected.
 ///
 /// `None` where it is not a checkpoint of that log, signed by it: nothing can be built on it then.
-pub fn examine(report: &mut Report, policy: &Policy, origin: &str, bytes: &[u8]) -> Option<Signed> {
+pub fn examine(report: &mut Report, trust: &Trust, origin: &str, bytes: &[u8]) -> Option<Signed> {
+    let policy = &trust.policy;
     let note = match Note::parse(bytes) {
         Ok(note) => note,
         Err(error) => return malformed(report, &error.to_string()),
@@ -78,11 +81,77 @@ pub fn examine(report: &mut Report, policy: &Policy, origin: &str, bytes: &[u8])
             report.findings.push(Finding::new(FindingKind::CheckpointSignature, detail));
         }
     }
-    quorum(report, policy, examination.quorum_met);
-    let valid =
-        examination.cosignatures.iter().filter(|line| line.status == policy::CosignatureStatus::Valid);
-    let newest_time = valid.filter_map(|line| line.time).max();
+    let counted = counted(report, trust, &examination.cosignatures);
+    let by = |time: u64| {
+        policy.quorum_met(|witness| counted.iter().any(|(at, signed)| *at == witness && *signed <= time))
+    };
+    let met = by(u64::MAX);
+    if trust.is_dated() && !dated(report, trust, &note, origin, quorum_time(&counted, by)) {
+        return None;
+    }
+    quorum(report, policy, met);
+    let newest_time = counted.iter().map(|(_, time)| *time).max();
     Some(Signed { checkpoint, note, newest_time })
+}
+
+/// The witnesses whose valid cosignatures count, with their times: all of them, unless a key is dated.
+fn counted(report: &mut Report, trust: &Trust, lines: &[policy::Cosignature]) -> Vec<(usize, u64)> {
+    let mut counted = Vec::new();
+    for (at_line, line) in lines.iter().enumerate() {
+        let (policy::CosignatureStatus::Valid, Some(at), Some(time)) = (line.status, line.witness, line.time)
+        else {
+            continue;
+        };
+        if trust.witness_dates(at).hold(time) {
+            counted.push((at, time));
+            continue;
+        }
+        let detail = format!(
+            "{} cosigned at {}, outside its key's dates: it does not count",
+            line.name,
+            clock::spell(time)
+        );
+        report.skipped("cosignatures", detail);
+        // It is as if the policy did not know the key. The report lists the lines in the same order.
+        report.cosignatures[at_line].status = CosignatureStatus::Unknown;
+    }
+    counted
+}
+
+/// The time by which the quorum had cosigned.
+fn quorum_time(counted: &[(usize, u64)], by: impl Fn(u64) -> bool) -> Option<u64> {
+    let mut times: Vec<u64> = counted.iter().map(|(_, time)| *time).collect();
+    times.sort_unstable();
+    times.into_iter().find(|time| by(*time))
+}
+
+/// Whether a log key signed that was trusted when the quorum had cosigned.
+fn dated(report: &mut Report, trust: &Trust, note: &Note, origin: &str, time: Option<u64>) -> bool {
+    let signers = trust.policy.logs().iter().enumerate().filter(|(_, log)| log.origin() == origin);
+    let signers = signers.filter(|(_, log)| note.signatures().iter().any(|line| line.is_of(&log.key)));
+    let dates: Vec<_> = signers.map(|(at, log)| (log.key.id(), trust.log_dates(at))).collect();
+    if dates.iter().any(|(_, dates)| *dates == Dates::ALWAYS) {
+        return true;
+    }
+    let Some(time) = time else {
+        // Nobody vouches for a time, so that of a dated key's signature is anybody's word.
+        let why = "its log key is dated, and no quorum tells when it was signed";
+        report.not_checked.push(NotChecked::gap("the date of the checkpoint", why));
+        return true;
+    };
+    let spelled = clock::spell(time);
+    if let Some((id, _)) = dates.iter().find(|(_, dates)| dates.hold(time)) {
+        report.passed("dates", format!("key {id} was trusted when the quorum had cosigned, {spelled}"));
+        return true;
+    }
+    let ids: Vec<String> = dates.iter().map(|(id, _)| id.to_string()).collect();
+    let detail = format!(
+        "signed by key {}, which was not trusted when the quorum had cosigned, {spelled}",
+        ids.join(" and ")
+    );
+    report.failed("dates", detail.clone());
+    report.findings.push(Finding::new(FindingKind::CheckpointSignature, detail));
+    false
 }
 
 fn quorum(report: &mut Report, policy: &Policy, met: bool) {

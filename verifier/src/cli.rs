@@ -13,7 +13,7 @@ use runseal_evidence::report::Report;
 use runseal_evidence::signature::RecordVerifier;
 use runseal_tlog::key::{Algorithm, VerifierKey};
 
-use crate::audit::{Audit, Records};
+use crate::audit::{Audit, Audited, Records};
 use crate::clock::SystemClock;
 use crate::error::{EXIT_USAGE, Failure};
 use crate::history::History;
@@ -24,6 +24,7 @@ use crate::records::RecordSource;
 use crate::report_text::{self, Colour};
 use crate::source::{LogSource, NOTE_BYTES_MAX};
 use crate::trust::Trust;
+use crate::witnesses::Witnesses;
 use crate::{export, file, fraud, proof};
 
 const EXIT_CODES: &str = "Exit codes: 0 verified, 1 an integrity finding, 2 wrong usage or input, \
@@ -52,6 +53,11 @@ enum Verb {
     /// Check a tlog-proof file: that one entry is in a tree that was signed and witnessed.
     #[command(after_help = "Example: runseal-verifier proof refund-4471.proof --policy policy.txt")]
     Proof(ProofArgs),
+    /// Ask every witness of the policy for its latest checkpoint of a log, and compare.
+    #[command(
+        after_help = "Example: runseal-verifier witnesses --policy policy.txt --log plane.example/log/acme"
+    )]
+    Witnesses(WitnessesArgs),
     /// Check a fraud proof: exit 1 when it stands, 2 when it proves nothing.
     #[command(after_help = "Example: runseal-verifier fraud fork.txt --policy policy.txt")]
     Fraud(FraudArgs),
@@ -126,6 +132,29 @@ struct ProofArgs {
     /// The entry, a file or - for stdin; else the proof's extra line holds it.
     #[arg(long, env = "RUNSEAL_ENTRY")]
     entry: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+struct WitnessesArgs {
+    #[command(flatten)]
+    trust: TrustArgs,
+    /// The log's origin; needed when the policy lists several logs.
+    #[arg(long, env = "RUNSEAL_LOG")]
+    log: Option<String>,
+    /// Where the log is: a tlog-tiles prefix, or a directory. Else the URL on the policy's log line.
+    #[arg(long, env = "RUNSEAL_URL")]
+    url: Option<String>,
+    /// What is remembered of the log.
+    #[arg(long, env = "RUNSEAL_HISTORY")]
+    history: Option<PathBuf>,
+    /// A file with the bearer token for the log.
+    #[arg(long, env = "RUNSEAL_TOKEN")]
+    token: Option<PathBuf>,
+    /// Write a fraud proof here when the log is caught with two histories.
+    #[arg(long, env = "RUNSEAL_FRAUD_PROOF")]
+    fraud_proof: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -220,6 +249,7 @@ fn dispatch(cli: &Cli) -> Result<u8, Failure> {
                 .map_err(|error| error.into_failure(&args.file))?;
             print(&report, &args.output, cli.quiet)
         }
+        Verb::Witnesses(args) => witnesses(args, cli.quiet),
         Verb::Fraud(args) => prove_fraud(args, cli.quiet),
         Verb::History(args) => {
             let history = Arc::new(History::open(&args.history, true)?);
@@ -266,13 +296,36 @@ fn audit(args: &AuditArgs, quiet: bool, progress: Progress) -> Result<u8, Failur
         jobs: usize::from(args.jobs),
     };
     let audited = runtime()?.block_on(audit.run(&SystemClock, progress))?;
-    if let (Some(path), Some(fraud)) = (&args.fraud_proof, &audited.fraud) {
+    hand_out(args.fraud_proof.as_deref(), &audited, quiet)?;
+    print(&audited.report, &args.output, quiet)
+}
+
+fn witnesses(args: &WitnessesArgs, quiet: bool) -> Result<u8, Failure> {
+    let trust = Trust::load(&args.trust.policy)?;
+    let origin = trust.choose(args.log.as_deref())?.to_owned();
+    let location = args.url.as_deref().or_else(|| trust.url(&origin).ok());
+    let token = token(args.token.as_deref())?;
+    let source = location.map(|location| LogSource::open(location, token)).transpose()?;
+    let history = args.history.as_deref().map(|path| History::open(path, true)).transpose()?.map(Arc::new);
+    let audited = runtime()?.block_on(Witnesses { trust, origin, source, history }.compare())?;
+    hand_out(args.fraud_proof.as_deref(), &audited, quiet)?;
+    print(&audited.report, &args.output, quiet)
+}
+
+fn token(path: Option<&Path>) -> Result<Option<Token>, Failure> {
+    let token = path.map(|path| Ok::<_, Failure>(Token::new(&file::read_secret(path, "token file", 4096)?)?));
+    token.transpose()
+}
+
+/// Writes the fraud proof, if there is one and it was asked for.
+fn hand_out(path: Option<&Path>, audited: &Audited, quiet: bool) -> Result<(), Failure> {
+    if let (Some(path), Some(fraud)) = (path, &audited.fraud) {
         file::write(path, fraud.to_string().as_bytes())?;
         if !quiet {
             eprintln!("the fraud proof is in {}", path.display());
         }
     }
-    print(&audited.report, &args.output, quiet)
+    Ok(())
 }
 
 fn prove_fraud(args: &FraudArgs, quiet: bool) -> Result<u8, Failure> {

@@ -128,8 +128,7 @@ impl<'k> ExportCheck<'k> {
     fn new(header: ExportHeader, trust: &Trust, history: LogHistory, keys: &'k [RecordVerifier]) -> Self {
         let scope = if header.complete { Scope::Export } else { Scope::ExportPartial };
         let mut report = Report::new(Command::Export, scope);
-        let signed =
-            checkpoint::examine(&mut report, &trust.policy, &header.origin, header.checkpoint.as_bytes());
+        let signed = checkpoint::examine(&mut report, trust, &header.origin, header.checkpoint.as_bytes());
         if Base::of_origin(&header.origin, &header.tenant).is_err() {
             let detail = format!("the header names tenant {} and the log {:?}", header.tenant, header.origin);
             report.findings.push(Finding::new(FindingKind::TenantMismatch, detail));
@@ -160,7 +159,7 @@ impl<'k> ExportCheck<'k> {
     /// Takes a checkpoint from elsewhere, which the log must have signed too.
     fn outside(&mut self, trust: &Trust, bytes: &[u8]) {
         let mut report = Report::new(Command::Export, self.report.scope);
-        if let Some(outside) = checkpoint::examine(&mut report, &trust.policy, &self.header.origin, bytes) {
+        if let Some(outside) = checkpoint::examine(&mut report, trust, &self.header.origin, bytes) {
             self.outside = Some((outside.checkpoint, None));
         } else {
             let why = report.findings.first().map_or("it is refused", |finding| &finding.detail);
@@ -530,7 +529,7 @@ pub fn check_records(
     }
     // The export's own checkpoint says which entries it may know; the audited log says what they are.
     let mut own = Report::new(Command::Export, Scope::Export);
-    let signed = checkpoint::examine(&mut own, &trust.policy, origin, header.checkpoint.as_bytes());
+    let signed = checkpoint::examine(&mut own, trust, origin, header.checkpoint.as_bytes());
     let Some(signed) = signed else {
         let finding = own.findings.swap_remove(0);
         report.failed("records", finding.detail.clone());

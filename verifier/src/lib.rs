@@ -6,7 +6,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`audit`] | the audit of one log, step by step |
-//! | [`checkpoint`] | a checkpoint under the policy: signature, quorum, age |
+//! | [`checkpoint`], [`dates`] | a checkpoint under the policy: signature, quorum, age, dated keys |
+//! | [`witnesses`] | what the witnesses say, against each other, the log and the history |
 //! | [`tree`], [`entries`] | tiles and entries, authenticated against the signed root |
 //! | [`history`], [`recorder`], [`ledger`] | what is remembered, how it is written, which entries a run has |
 //! | [`judge`], [`runs`], [`walk`] | entries of a run against each other, and against its records |
@@ -20,6 +21,7 @@ pub mod blocking;
 pub mod checkpoint;
 pub mod cli;
 pub mod clock;
+pub mod dates;
 pub mod diagnose;
 pub mod entries;
 pub mod error;
@@ -44,3 +46,4 @@ pub mod source;
 pub mod tree;
 pub mod trust;
 pub mod walk;
+pub mod witnesses;

@@ -51,7 +51,7 @@ pub fn check(
     let text = proof.note.unverified_text();
     let origin = log.unwrap_or_else(|| text.lines().next().unwrap_or_default());
     trust.choose(Some(origin)).map_err(NoProof::Trust)?;
-    let signed = checkpoint::examine(&mut report, &trust.policy, origin, proof.note.to_string().as_bytes());
+    let signed = checkpoint::examine(&mut report, trust, origin, proof.note.to_string().as_bytes());
     let Some(signed) = signed else { return Ok(report) };
     let (size, root) = (signed.checkpoint.size(), signed.checkpoint.root());
     match inclusion::verify(proof.index, size, LeafHash::of(entry), &proof.hashes, root) {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use runseal_tlog::policy::{Policy, PolicyError, PolicyLog};
 use thiserror::Error;
 
+use crate::dates::{DateError, Dates, PolicyDates};
 use crate::error::Failure;
 use crate::file;
 
@@ -22,6 +23,14 @@ pub enum TrustError {
         path: PathBuf,
         /// The first fault.
         source: PolicyError,
+    },
+    /// A date in the policy file is refused.
+    #[error("{path}: {source}")]
+    Dates {
+        /// The file.
+        path: PathBuf,
+        /// The first fault.
+        source: DateError,
     },
     /// The policy trusts no log.
     #[error("{path} lists no log; add a line \"log <vkey> [<url>]\"")]
@@ -62,6 +71,7 @@ pub enum TrustError {
 pub struct Trust {
     /// The policy.
     pub policy: Policy,
+    dates: PolicyDates,
     path: PathBuf,
 }
 
@@ -74,7 +84,9 @@ impl Trust {
         let bytes = file::read(path, "tlog-policy file", POLICY_BYTES_MAX)?;
         let policy =
             Policy::parse(&bytes).map_err(|source| TrustError::Policy { path: path.to_owned(), source })?;
-        Ok(Self { policy, path: path.to_owned() })
+        let dates = PolicyDates::parse(&bytes)
+            .map_err(|source| TrustError::Dates { path: path.to_owned(), source })?;
+        Ok(Self { policy, dates, path: path.to_owned() })
     }
 
     /// The origin a command is about: the one asked for, else the only one listed.
@@ -104,6 +116,21 @@ impl Trust {
         let of_origin = |log: &&PolicyLog| log.origin() == origin;
         let url = self.policy.logs().iter().filter(of_origin).find_map(PolicyLog::url);
         url.ok_or_else(|| TrustError::NoUrl { path: self.path.clone(), origin: origin.to_owned() })
+    }
+
+    /// Whether any key of the policy is dated.
+    pub fn is_dated(&self) -> bool {
+        self.dates.any()
+    }
+
+    /// When the log key at a position of [`Policy::logs`] is trusted.
+    pub fn log_dates(&self, at: usize) -> Dates {
+        self.dates.logs.get(at).copied().unwrap_or(Dates::ALWAYS)
+    }
+
+    /// When the witness at a position of [`Policy::witnesses`] is trusted.
+    pub fn witness_dates(&self, at: usize) -> Dates {
+        self.dates.witnesses.get(at).copied().unwrap_or(Dates::ALWAYS)
     }
 
     /// The policy file.

@@ -106,7 +106,10 @@ fn an_unreliable_server_leaves_the_audit_incomplete_and_accuses_nobody() {
 fn a_server_that_is_down_is_no_finding() {
     let plane = big();
     let policy = plane.policy();
-    let result = run(&plane, &["audit", "--policy", text(&policy), "--url", "http://127.0.0.1:1/log"]);
+    // A port that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{free}/log");
+    let result = run(&plane, &["audit", "--policy", text(&policy), "--url", &url]);
     assert_eq!((result.code, result.kinds()), (3, vec![]), "{}", result.show());
     assert!(result.stdout.contains("refused"), "{}", result.stdout);
 }

@@ -5,6 +5,7 @@
 
 mod audit;
 mod command;
+mod dates;
 mod export;
 mod history;
 mod http;
@@ -12,3 +13,4 @@ mod plane;
 mod proof;
 mod records;
 mod server;
+mod witnesses;
