@@ -10,16 +10,16 @@ use crate::stage::{Broken, Program, Ran, Report, Stage};
 use crate::tell;
 
 /// An attack that was noticed.
-pub struct Caught {
-    pub attack: &'static str,
-    pub how: &'static str,
-    pub by: Vec<Catch>,
+pub(crate) struct Caught {
+    pub(crate) attack: &'static str,
+    pub(crate) how: &'static str,
+    pub(crate) by: Vec<Catch>,
 }
 
 /// Who noticed, and in which words.
-pub struct Catch {
-    pub who: String,
-    pub said: String,
+pub(crate) struct Catch {
+    pub(crate) who: String,
+    pub(crate) said: String,
 }
 
 fn catch(who: impl Into<String>, said: impl Into<String>) -> Catch {
@@ -58,19 +58,21 @@ const ATTACKS: &[Attack] = &[
         "a run is deleted, the tree rebuilt and signed again",
         "Records, seal and entry of refund-4472 go; every tile is recomputed; the plane's memory of \
          what it signed is wiped; the attacker has the log's key and signs.",
-        Scene::rebuild,
+        |scene| scene.rebuild(),
     ),
-    ("two entries change places", "Tiles are rebuilt after the swap and the tree signed again.", Scene::swap),
+    ("two entries change places", "Tiles are rebuilt after the swap and the tree signed again.", |scene| {
+        scene.swap()
+    }),
     (
         "the database is rolled back to a backup",
         "The last run is undone by restoring yesterday's file.",
-        Scene::rollback,
+        |scene| scene.rollback(),
     ),
     (
         "a split view: two auditors, two histories",
         "A copy of the plane grows with another run to the same size, signed with the same key, and \
          is shown to the second auditor.",
-        Scene::split_view,
+        |scene| scene.split_view(),
     ),
     (
         "a run is left out of an export",
@@ -83,29 +85,27 @@ const ATTACKS: &[Attack] = &[
         "The entry stays, the run's block goes, the trailer's counts are corrected.",
         |scene| scene.doctored_export(Omit::Records),
     ),
-    (
-        "an export is cut short",
-        "The file ends in the middle, as if the disk had been full.",
-        Scene::cut_export,
-    ),
+    ("an export is cut short", "The file ends in the middle, as if the disk had been full.", |scene| {
+        scene.cut_export()
+    }),
     (
         "an old checkpoint is served for ever",
         "The server shows a genuine, witnessed checkpoint and never a newer one.",
-        Scene::stale,
+        |scene| scene.stale(),
     ),
     (
         "a witness's signature is forged",
         "The note carries a line under a trusted witness's name, made by nobody.",
-        Scene::forged_witness,
+        |scene| scene.forged_witness(),
     ),
     (
         "one tenant's run is shown as another's",
         "The auditor of acme is given the records of globex for acme's log.",
-        Scene::other_tenant,
+        |scene| scene.other_tenant(),
     ),
 ];
 
-pub fn all(stage: &Stage, day: &Day) -> Result<Vec<Caught>, Broken> {
+pub(crate) fn all(stage: &Stage, day: &Day) -> Result<Vec<Caught>, Broken> {
     tell::chapter("The history is attacked");
     let mut caught = Vec::new();
     for (number, (attack, how, run)) in ATTACKS.iter().enumerate() {

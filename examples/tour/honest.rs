@@ -6,27 +6,25 @@ use crate::stage::{Broken, Program, Server, Stage};
 use crate::tell;
 
 /// What the honest day leaves behind for the attacks.
-pub struct Day {
+pub(crate) struct Day {
     /// The plane as it stood when its last checkpoint was cosigned.
-    pub plane: PathBuf,
+    pub(crate) plane: PathBuf,
     /// The plane a little earlier, before the last run: an honest backup.
-    pub backup: PathBuf,
+    pub(crate) backup: PathBuf,
     /// Logs, witnesses, quorum: all that an auditor trusts.
-    pub policy: PathBuf,
+    pub(crate) policy: PathBuf,
     /// The auditor's own memory of acme's log.
-    pub history: PathBuf,
+    pub(crate) history: PathBuf,
     /// A complete export of acme's log.
-    pub export: PathBuf,
-    /// The run files used for later growth.
-    pub late: PathBuf,
+    pub(crate) export: PathBuf,
     /// Kept alive: they remember what they cosigned.
-    pub witnesses: Vec<Server>,
+    _witnesses: Vec<Server>,
 }
 
-pub const BASE: &str = "tour.example/plane";
-pub const ACME: &str = "tour.example/plane/log/acme";
+pub(crate) const BASE: &str = "tour.example/plane";
+pub(crate) const ACME: &str = "tour.example/plane/log/acme";
 
-pub fn day(stage: &Stage) -> Result<Day, Broken> {
+pub(crate) fn day(stage: &Stage) -> Result<Day, Broken> {
     let plane = stage.path("plane");
     journal_runs(stage, &plane)?;
     let (policy, witnesses) = hire_witnesses(stage, &plane)?;
@@ -65,8 +63,8 @@ pub fn day(stage: &Stage) -> Result<Day, Broken> {
 
     let export = prove_and_export(stage, &plane, &policy)?;
     let backup = stage.copy(&plane, "backup")?;
-    let late = grow(stage, &plane, &policy, &history)?;
-    Ok(Day { plane, backup, policy, history, export, late, witnesses })
+    grow(stage, &plane, &policy, &history)?;
+    Ok(Day { plane, backup, policy, history, export, _witnesses: witnesses })
 }
 
 fn journal_runs(stage: &Stage, plane: &Path) -> Result<(), Broken> {
@@ -166,7 +164,7 @@ fn hire_witnesses(stage: &Stage, plane: &Path) -> Result<(PathBuf, Vec<Server>),
     Ok((policy, servers))
 }
 
-pub fn checkpoint(stage: &Stage, plane: &Path, tenant: &str, policy: &Path) -> Result<String, Broken> {
+pub(crate) fn checkpoint(stage: &Stage, plane: &Path, tenant: &str, policy: &Path) -> Result<String, Broken> {
     let args = [
         "checkpoint".as_ref(),
         "--dir".as_ref(),
@@ -180,7 +178,7 @@ pub fn checkpoint(stage: &Stage, plane: &Path, tenant: &str, policy: &Path) -> R
 }
 
 /// An audit of one tenant over HTTP, with records.
-pub fn audit(
+pub(crate) fn audit(
     stage: &Stage,
     policy: &Path,
     tenant: &str,
@@ -190,7 +188,7 @@ pub fn audit(
     audit_with(stage, policy, tenant, url, history, &[])
 }
 
-pub fn audit_with(
+pub(crate) fn audit_with(
     stage: &Stage,
     policy: &Path,
     tenant: &str,
@@ -259,7 +257,7 @@ fn prove_and_export(stage: &Stage, plane: &Path, policy: &Path) -> Result<PathBu
 }
 
 /// One more run, a new checkpoint, and an audit that proves the new tree extends the remembered one.
-fn grow(stage: &Stage, plane: &Path, policy: &Path, history: &Path) -> Result<PathBuf, Broken> {
+fn grow(stage: &Stage, plane: &Path, policy: &Path, history: &Path) -> Result<(), Broken> {
     let late = stage.write("late.jsonl", &run_file("refund-4480", "the customer was charged twice"))?;
     let args = [
         "import".as_ref(),
@@ -279,11 +277,11 @@ fn grow(stage: &Stage, plane: &Path, policy: &Path, history: &Path) -> Result<Pa
         "A consistency proof from the remembered checkpoint to the new one: nothing that was ever \
          in the log has been changed, moved or removed.",
     );
-    Ok(late)
+    Ok(())
 }
 
 /// A small run in the import format.
-pub fn run_file(run: &str, reason: &str) -> String {
+pub(crate) fn run_file(run: &str, reason: &str) -> String {
     let effect =
         format!("{:0>64}", run.bytes().fold(7u64, |sum, byte| sum * 31 % 999_999_937 + u64::from(byte)));
     [

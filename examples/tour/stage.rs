@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// The three commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Program {
+pub(crate) enum Program {
     Journal,
     Witness,
     Verifier,
@@ -22,7 +22,7 @@ pub enum Program {
 impl Program {
     const ALL: [Self; 3] = [Self::Journal, Self::Witness, Self::Verifier];
 
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Journal => "runseal",
             Self::Witness => "runseal-witness",
@@ -30,14 +30,14 @@ impl Program {
         }
     }
 
-    pub fn from_arg(arg: &OsStr) -> Option<Self> {
+    pub(crate) fn from_arg(arg: &OsStr) -> Option<Self> {
         Self::ALL.into_iter().find(|program| arg == program.name())
     }
 }
 
 /// An honest step that failed, or an attack that nobody noticed.
 #[derive(Debug)]
-pub struct Broken(pub String);
+pub(crate) struct Broken(pub(crate) String);
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,16 +52,16 @@ impl<E: std::error::Error> From<E> for Broken {
 }
 
 /// How a command ended.
-pub struct Ran {
-    pub line: String,
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Ran {
+    pub(crate) line: String,
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Ran {
     /// The same, if it ended with `code`.
-    pub fn ended(self, code: i32) -> Result<Self, Broken> {
+    pub(crate) fn ended(self, code: i32) -> Result<Self, Broken> {
         if self.code == Some(code) {
             return Ok(self);
         }
@@ -72,7 +72,7 @@ impl Ran {
     }
 
     /// The first line of stderr that holds `word`, which must be there.
-    pub fn says(&self, word: &str) -> Result<String, Broken> {
+    pub(crate) fn says(&self, word: &str) -> Result<String, Broken> {
         let lower = word.to_lowercase();
         let line = self.stderr.lines().find(|line| line.to_lowercase().contains(&lower));
         line.map(|line| line.trim().to_owned()).ok_or_else(|| {
@@ -82,19 +82,19 @@ impl Ran {
 }
 
 /// A verifier's report with its exit code.
-pub struct Report {
-    pub code: i32,
-    pub json: Value,
-    pub line: String,
+pub(crate) struct Report {
+    pub(crate) code: i32,
+    pub(crate) json: Value,
+    pub(crate) line: String,
 }
 
 impl Report {
-    pub fn verdict(&self) -> &str {
+    pub(crate) fn verdict(&self) -> &str {
         self.json["verdict"].as_str().unwrap_or("no verdict")
     }
 
     /// Every finding as `(kind, run, detail)`.
-    pub fn findings(&self) -> impl Iterator<Item = (&str, Option<&str>, &str)> {
+    pub(crate) fn findings(&self) -> impl Iterator<Item = (&str, Option<&str>, &str)> {
         self.json["findings"].as_array().into_iter().flatten().map(|finding| {
             let text = |name: &str| finding[name].as_str();
             (text("kind").unwrap_or_default(), text("run"), text("detail").unwrap_or_default())
@@ -102,7 +102,7 @@ impl Report {
     }
 
     /// The detail of the finding of `kind` about `run` (or about the log, with `None`).
-    pub fn finds(&self, kind: &str, run: Option<&str>) -> Result<String, Broken> {
+    pub(crate) fn finds(&self, kind: &str, run: Option<&str>) -> Result<String, Broken> {
         let found = self.findings().find(|(k, r, _)| *k == kind && (run.is_none() || *r == run));
         found.map(|(_, _, detail)| detail.to_owned()).ok_or_else(|| {
             let seen: Vec<String> =
@@ -118,7 +118,7 @@ impl Report {
     }
 
     /// The same, if the verdict is `verified` and the exit code 0.
-    pub fn verified(self) -> Result<Self, Broken> {
+    pub(crate) fn verified(self) -> Result<Self, Broken> {
         if (self.code, self.verdict()) == (0, "verified") {
             return Ok(self);
         }
@@ -126,22 +126,22 @@ impl Report {
     }
 
     /// The same, if it is exit 1 and `tampered`.
-    pub fn tampered(self) -> Result<Self, Broken> {
+    pub(crate) fn tampered(self) -> Result<Self, Broken> {
         if (self.code, self.verdict()) == (1, "tampered") {
             return Ok(self);
         }
         Err(Broken(format!("`{}` noticed nothing: exit {}\n{:#}", self.line, self.code, self.json)))
     }
 
-    pub fn count(&self, name: &str) -> u64 {
+    pub(crate) fn count(&self, name: &str) -> u64 {
         self.json["counts"][name].as_u64().unwrap_or(0)
     }
 }
 
 /// A server that is stopped when dropped.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
-    pub url: String,
+    pub(crate) url: String,
 }
 
 impl Drop for Server {
@@ -154,7 +154,7 @@ impl Drop for Server {
 
 /// Where the three commands come from.
 #[derive(Clone, Debug)]
-pub enum Launcher {
+pub(crate) enum Launcher {
     /// This executable, which runs a command when its first argument names one.
     ThisExecutable,
     /// The commands' own binaries, in one folder.
@@ -163,7 +163,7 @@ pub enum Launcher {
 }
 
 /// A folder and the commands that act in it; removed at the end unless it is to be kept.
-pub struct Stage {
+pub(crate) struct Stage {
     dir: PathBuf,
     keep: bool,
     launcher: Launcher,
@@ -178,7 +178,7 @@ impl Drop for Stage {
 }
 
 impl Stage {
-    pub fn build(keep: Option<PathBuf>, launcher: Launcher) -> Result<Self, Broken> {
+    pub(crate) fn build(keep: Option<PathBuf>, launcher: Launcher) -> Result<Self, Broken> {
         let kept = keep.is_some();
         let dir = match keep {
             Some(dir) => {
@@ -191,24 +191,24 @@ impl Stage {
         Ok(Self { dir: dir.canonicalize()?, keep: kept, launcher })
     }
 
-    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.dir.join(name)
     }
 
-    pub fn write(&self, name: &str, text: &str) -> Result<PathBuf, Broken> {
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<PathBuf, Broken> {
         let path = self.path(name);
         std::fs::write(&path, text)?;
         Ok(path)
     }
 
     /// A copy of a folder, so that each attack starts from the same honest history.
-    pub fn copy(&self, from: &Path, to: &str) -> Result<PathBuf, Broken> {
+    pub(crate) fn copy(&self, from: &Path, to: &str) -> Result<PathBuf, Broken> {
         let target = self.path(to);
         copy_tree(from, &target)?;
         Ok(target)
     }
 
-    pub fn run<I, S>(&self, program: Program, args: I) -> Result<Ran, Broken>
+    pub(crate) fn run<I, S>(&self, program: Program, args: I) -> Result<Ran, Broken>
     where
         I: IntoIterator<Item = S>,
         S: AsRef<OsStr>,
@@ -225,7 +225,7 @@ impl Stage {
     }
 
     /// Runs the verifier with `--json` and reads its report.
-    pub fn report<I, S>(&self, args: I) -> Result<Report, Broken>
+    pub(crate) fn report<I, S>(&self, args: I) -> Result<Report, Broken>
     where
         I: IntoIterator<Item = S>,
         S: AsRef<OsStr>,
@@ -243,7 +243,7 @@ impl Stage {
     }
 
     /// Starts a server on a free loopback port and waits until it says where it listens.
-    pub fn serve<I, S>(&self, program: Program, args: I) -> Result<Server, Broken>
+    pub(crate) fn serve<I, S>(&self, program: Program, args: I) -> Result<Server, Broken>
     where
         I: IntoIterator<Item = S>,
         S: AsRef<OsStr>,
@@ -323,6 +323,6 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), Broken> {
     Ok(())
 }
 
-pub fn elapsed_clock() -> Instant {
+pub(crate) fn elapsed_clock() -> Instant {
     Instant::now()
 }

@@ -13,19 +13,19 @@ fn paint(code: &str, text: &str) -> String {
     if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-pub fn opening() {
+pub(crate) fn opening() {
     println!("{}", paint("1", "runseal: the tour"));
     println!("Agents act; somebody who does not trust their operator must be able to check the history.");
     println!("Everything below is real: separate processes, real files, real signatures, loopback HTTP.");
 }
 
-pub fn chapter(title: &str) {
+pub(crate) fn chapter(title: &str) {
     println!("\n{}", paint("1;36", title));
     println!("{}", paint("36", &"\u{2500}".repeat(title.chars().count().min(WIDTH))));
 }
 
 /// An honest step: what was done, what it shows.
-pub fn step(what: &str, shows: &str) {
+pub(crate) fn step(what: &str, shows: &str) {
     println!("{} {what}", paint("32", "\u{2713}"));
     for line in wrap(shows, WIDTH - 4) {
         println!("    {}", paint("2", &line));
@@ -33,7 +33,7 @@ pub fn step(what: &str, shows: &str) {
 }
 
 /// A few lines quoted from an artefact.
-pub fn quote(text: &str) {
+pub(crate) fn quote(text: &str) {
     for line in text.lines() {
         let cut: String = line.chars().take(WIDTH - 6).collect();
         let more = if cut.len() < line.len() { "\u{2026}" } else { "" };
@@ -41,7 +41,7 @@ pub fn quote(text: &str) {
     }
 }
 
-pub fn attack(number: usize, caught: &Caught) {
+pub(crate) fn attack(number: usize, caught: &Caught) {
     println!("\n{} {}", paint("1;31", &format!("{number:>2}. {}", caught.attack)), "");
     for line in wrap(caught.how, WIDTH - 6) {
         println!("      {}", paint("2", &line));
@@ -54,7 +54,7 @@ pub fn attack(number: usize, caught: &Caught) {
     }
 }
 
-pub fn closing(caught: &[Caught], took: Duration) {
+pub(crate) fn closing(caught: &[Caught], took: Duration) {
     chapter("What was attacked, and who caught it");
     let widest = caught.iter().map(|caught| caught.attack.chars().count()).max().unwrap_or(0);
     for caught in caught {
@@ -71,7 +71,7 @@ pub fn closing(caught: &[Caught], took: Duration) {
     println!("Next: README.md has the same in five commands; docs/format.md draws every byte.");
 }
 
-pub fn broken(broken: &Broken) {
+pub(crate) fn broken(broken: &Broken) {
     eprintln!("\n{} {broken}", paint("1;31", "The tour stopped:"));
 }
 

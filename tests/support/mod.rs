@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses the part it needs")]
 
 #[path = "../../examples/tour/stage.rs"]
-pub mod stage;
+pub(crate) mod stage;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use stage::{Broken, Launcher, Program, Ran, Report, Server, Stage};
 
 /// A fresh stage that runs the binaries of this build.
-pub fn stage() -> Stage {
+pub(crate) fn stage() -> Stage {
     Stage::build(None, Launcher::Binaries(binaries().to_owned())).unwrap()
 }
 
@@ -34,22 +34,22 @@ fn binaries() -> &'static Path {
     })
 }
 
-pub const BASE: &str = "test.example/plane";
+pub(crate) const BASE: &str = "test.example/plane";
 
 /// A plane with one tenant's log, two witnesses, and an auditor's memory of it.
-pub struct House {
-    pub stage: Stage,
-    pub plane: PathBuf,
-    pub policy: PathBuf,
-    pub history: PathBuf,
-    pub witnesses: Vec<Server>,
+pub(crate) struct House {
+    pub(crate) stage: Stage,
+    pub(crate) plane: PathBuf,
+    pub(crate) policy: PathBuf,
+    pub(crate) history: PathBuf,
+    pub(crate) witnesses: Vec<Server>,
 }
 
 impl House {
-    pub const TENANT: &'static str = "acme";
+    pub(crate) const TENANT: &'static str = "acme";
 
     /// Imports `runs` (jsonl), has the log cosigned and audited once.
-    pub fn with_runs(runs: &str) -> Result<Self, Broken> {
+    pub(crate) fn with_runs(runs: &str) -> Result<Self, Broken> {
         let stage = stage();
         let plane = stage.path("plane");
         journal(&stage, &plane, "init", &["--origin", BASE])?.ended(0)?;
@@ -68,10 +68,9 @@ impl House {
             let key = house.stage.path(format!("{name}.key"));
             let db = house.stage.path(format!("{name}.redb"));
             let (key, db) = (text(&key), text(&db));
-            let made = house.stage.run(
-                Program::Witness,
-                ["keygen", "--name", &format!("{name}.example/w"), "--out", key],
-            )?;
+            let made = house
+                .stage
+                .run(Program::Witness, ["keygen", "--name", &format!("{name}.example/w"), "--out", key])?;
             let witness = made.ended(0)?.stdout;
             house.stage.run(Program::Witness, ["init", "--db", db])?.ended(0)?;
             let server = house
@@ -88,21 +87,21 @@ impl House {
         Ok(house)
     }
 
-    pub fn journal(&self, command: &str, args: &[&str]) -> Result<Ran, Broken> {
+    pub(crate) fn journal(&self, command: &str, args: &[&str]) -> Result<Ran, Broken> {
         journal(&self.stage, &self.plane, command, args)
     }
 
-    pub fn import(&self, name: &str, runs: &str) -> Result<(), Broken> {
+    pub(crate) fn import(&self, name: &str, runs: &str) -> Result<(), Broken> {
         self.import_into(&self.plane, name, runs)
     }
 
-    pub fn import_into(&self, plane: &Path, name: &str, runs: &str) -> Result<(), Broken> {
+    pub(crate) fn import_into(&self, plane: &Path, name: &str, runs: &str) -> Result<(), Broken> {
         let file = self.stage.write(&format!("{name}.jsonl"), runs)?;
         journal(&self.stage, plane, "import", &["--tenant", Self::TENANT, text(&file)])?.ended(0)?;
         Ok(())
     }
 
-    pub fn checkpoint(&self, plane: &Path, witnessed: bool) -> Result<Ran, Broken> {
+    pub(crate) fn checkpoint(&self, plane: &Path, witnessed: bool) -> Result<Ran, Broken> {
         let mut args = vec!["--tenant", Self::TENANT];
         if witnessed {
             args.extend(["--policy", text(&self.policy)]);
@@ -111,7 +110,7 @@ impl House {
     }
 
     /// A copy of the plane and of the auditor's memory, to attack.
-    pub fn copy(&self, name: &str) -> Result<(PathBuf, PathBuf), Broken> {
+    pub(crate) fn copy(&self, name: &str) -> Result<(PathBuf, PathBuf), Broken> {
         let plane = self.stage.copy(&self.plane, name)?;
         let history = self.stage.path(format!("{name}.history.redb"));
         std::fs::copy(&self.history, &history)?;
@@ -119,7 +118,7 @@ impl House {
     }
 
     /// An audit over HTTP, with records.
-    pub fn audit(&self, plane: &Path, history: &Path) -> Result<Report, Broken> {
+    pub(crate) fn audit(&self, plane: &Path, history: &Path) -> Result<Report, Broken> {
         let server = self.stage.serve(Program::Journal, ["serve", "--dir", text(plane)])?;
         let log = format!("{}/log/{}", server.url, Self::TENANT);
         let records = format!("{}/audit/{}", server.url, Self::TENANT);
@@ -136,34 +135,37 @@ impl House {
         ])
     }
 
-    pub fn tamper(&self, plane: &Path, action: &[&str]) -> Result<Ran, Broken> {
+    pub(crate) fn tamper(&self, plane: &Path, action: &[&str]) -> Result<Ran, Broken> {
         let mut args = vec!["--tenant", Self::TENANT];
         args.extend(action);
         journal(&self.stage, plane, "tamper", &args)
     }
 }
 
-pub fn journal(stage: &Stage, plane: &Path, command: &str, args: &[&str]) -> Result<Ran, Broken> {
+pub(crate) fn journal(stage: &Stage, plane: &Path, command: &str, args: &[&str]) -> Result<Ran, Broken> {
     let mut all = vec![command, "--dir", text(plane)];
     all.extend(args);
     stage.run(Program::Journal, all)
 }
 
-pub fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("the stage's paths are text")
 }
 
 /// A run of `records` records in the import format; open unless `outcome` is given.
-pub fn run(name: &str, records: usize, outcome: Option<&str>) -> String {
+pub(crate) fn run(name: &str, records: usize, outcome: Option<&str>) -> String {
     let mut lines = vec![format!(
         r#"{{"run":"{name}","kind":"RunAdmitted","payload":{{"admission_key":"{name}","goal":"test"}}}}"#
     )];
     let steps = records - 1 - usize::from(outcome.is_some());
     for step in 0..steps {
-        lines.push(format!(r#"{{"run":"{name}","kind":"Message","payload":{{"step":{step},"text":"héllo"}}}}"#));
+        lines.push(format!(
+            r#"{{"run":"{name}","kind":"Message","payload":{{"step":{step},"text":"héllo"}}}}"#
+        ));
     }
     if let Some(outcome) = outcome {
-        lines.push(format!(r#"{{"run":"{name}","kind":"RunConcluded","payload":{{"outcome":"{outcome}"}}}}"#));
+        lines
+            .push(format!(r#"{{"run":"{name}","kind":"RunConcluded","payload":{{"outcome":"{outcome}"}}}}"#));
     }
     lines.join("\n") + "\n"
 }
