@@ -194,7 +194,9 @@ impl Scene<'_> {
         run: Option<(&str, &str)>,
     ) -> Result<Vec<Catch>, Broken> {
         let refused = self.checkpoint(plane, Some(&self.day.policy))?.ended(1)?;
-        let mut by = vec![catch("plane: will not sign", refused.says("sign")?)];
+        let said = refused.says("sign")?;
+        let said = said.split_inclusive("nothing was signed").next().unwrap_or_default().to_owned();
+        let mut by = vec![catch("plane: will not sign", said)];
         self.tamper(plane, &["forget"])?;
         let alarm = self.checkpoint(plane, Some(&self.day.policy))?.ended(1)?;
         by.push(catch("witnesses: will not cosign", alarm.says(witness_word)?));
@@ -249,7 +251,7 @@ impl Scene<'_> {
         // Only the database comes from the backup, as a careless restore does it.
         let plane = self.plane()?;
         std::fs::copy(self.day.backup.join("journal.redb"), plane.join("journal.redb"))?;
-        self.rewritten(&plane, "roll", "rollback", None)
+        self.rewritten(&plane, "roll", "rollback", Some(("run-deleted", "refund-4480")))
     }
 
     fn split_view(&self) -> Result<Vec<Catch>, Broken> {

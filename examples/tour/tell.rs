@@ -42,7 +42,7 @@ pub(crate) fn quote(text: &str) {
 }
 
 pub(crate) fn attack(number: usize, caught: &Caught) {
-    println!("\n{} {}", paint("1;31", &format!("{number:>2}. {}", caught.attack)), "");
+    println!("\n{}", paint("1;31", &format!("{number:>2}. {}", caught.attack)));
     for line in wrap(caught.how, WIDTH - 6) {
         println!("      {}", paint("2", &line));
     }
@@ -62,10 +62,9 @@ pub(crate) fn closing(caught: &[Caught], took: Duration) {
         println!("  {:widest$}  {}", caught.attack, who.join(", "));
     }
     println!(
-        "\n{} {} attacks, {} unnoticed, in {:.1} s.",
+        "\n{} {} attacks, none unnoticed, in {:.1} s.",
         paint("1;32", "Whole."),
         caught.len(),
-        0,
         took.as_secs_f32()
     );
     println!("Next: README.md has the same in five commands; docs/format.md draws every byte.");
