@@ -62,8 +62,11 @@ impl<T, E> Future for Ack<T, E> {
         let mut state = self.slot.lock();
         match std::mem::replace(&mut *state, State::Taken) {
             State::Answered(answer) => Poll::Ready(answer),
-            State::Waiting(_) => {
+            State::Waiting(before) => {
                 *state = State::Waiting(Some(context.waker().clone()));
+                // Dropping a waker may run anything, also what waits for this very answer: not under the lock.
+                drop(state);
+                drop(before);
                 Poll::Pending
             }
             State::Taken => Poll::Pending,
