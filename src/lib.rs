@@ -12,6 +12,7 @@
 //! | `log` | entries, the tree over them, checkpoints, proofs: [`Log`] |
 //! | `export`, `check` | evidence on its way out; the operator's own full check |
 //! | `plane` | the directory, its keys and files; the directory of tenants |
+//! | [`steps`] | the results of a run's steps, in a file of their own beside the journal |
 //! | `store` | the transaction, the engine behind it, the thread that commits |
 //!
 //! Names, records and entries are those of `runseal-evidence`, trees, notes and keys those of
@@ -36,6 +37,7 @@ mod plane;
 #[cfg(feature = "cli")]
 pub mod serve;
 mod shared;
+pub mod steps;
 mod store;
 #[cfg(feature = "testkit")]
 pub mod tamper;

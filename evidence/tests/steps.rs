@@ -4,69 +4,23 @@
 
 use std::time::{Duration, Instant};
 
+use runseal_evidence::name::{RunId, TenantId};
 use runseal_evidence::steps::{
-    End, FrameFault, HeaderFault, PAYLOAD_BYTES_MAX, Scan, StepFault, StepsFault, StoreHead,
+    End, FrameFault, HeaderFault, PAYLOAD_BYTES_MAX, RunSteps, Scan, StepFault, StepsFault, StoreHead,
 };
-use sha2::{Digest, Sha256};
 
-const ID: &[u8; 16] = b"0123456789abcdef";
+mod step_file;
 
-fn sha256(parts: &[&[u8]]) -> [u8; 32] {
-    parts.iter().fold(Sha256::new(), Digest::chain_update).finalize().into()
-}
+use step_file::{Fields, File, ID, PREFIX_BYTES};
 
 fn payload(run: &str, path: &str, value: &[u8]) -> Vec<u8> {
-    let names = ["acme", run, path, "refund", "json"];
-    let mut bytes = sha256(&[b"key", path.as_bytes()]).to_vec();
-    bytes.extend(sha256(&[b"input"]));
-    bytes.extend(3_u64.to_be_bytes());
-    bytes.extend(7_u32.to_be_bytes());
-    bytes.extend(u32::try_from(value.len()).unwrap().to_be_bytes());
-    bytes.extend(names.iter().flat_map(|name| u16::try_from(name.len()).unwrap().to_be_bytes()));
-    bytes.extend(names.concat().into_bytes());
-    bytes.extend(value);
-    bytes
+    Fields { run, path, value, ..Fields::default() }.payload()
 }
 
-/// A file and where its frames start; the last entry is the file's length.
-struct File {
-    bytes: Vec<u8>,
-    starts: Vec<usize>,
-    head: [u8; 32],
-}
-
-impl File {
-    fn new() -> Self {
-        let mut bytes = b"runseal steps\r\n\x01".to_vec();
-        bytes.extend(ID);
-        Self { bytes, starts: vec![32], head: sha256(&[b"runseal/step-file/v1\n", ID]) }
-    }
-
-    fn with(mut self, payload: &[u8]) -> Self {
-        let digest = sha256(&[b"runseal/step/v1\n", payload]);
-        let at = (self.bytes.len() as u64).to_be_bytes();
-        self.head = sha256(&[b"runseal/step-frame/v1\n", ID, &at, &self.head, &digest]);
-        self.bytes.extend(u32::try_from(payload.len()).unwrap().to_be_bytes());
-        self.bytes.extend(payload);
-        self.bytes.extend(self.head);
-        self.starts.push(self.bytes.len());
-        self
-    }
-
-    fn of(count: usize) -> Self {
-        (0..count).fold(Self::new(), |file, n| {
-            file.with(&payload("run-1", &format!("step-{n}"), format!("value {n}").as_bytes()))
-        })
-    }
-
-    /// Adds to the length prefix of the frame `number`, counted from 1.
-    fn lengthened(mut self, number: usize, by: i64) -> Vec<u8> {
-        let start = self.starts[number - 1];
-        let prefix: &mut [u8; 4] = (&mut self.bytes[start..start + 4]).try_into().unwrap();
-        let stated = i64::from(u32::from_be_bytes(*prefix)) + by;
-        *prefix = u32::try_from(stated).unwrap().to_be_bytes();
-        self.bytes
-    }
+fn file_of(count: usize) -> File {
+    (0..count).fold(File::new(ID), |file, n| {
+        file.with(&payload("run-1", &format!("step-{n}"), format!("value {n}").as_bytes()))
+    })
 }
 
 fn scan_in(chunk: usize, bytes: &[u8]) -> Result<(Vec<String>, End), StepsFault> {
@@ -93,7 +47,7 @@ fn frame_fault(bytes: &[u8]) -> (u64, FrameFault) {
 
 #[test]
 fn a_file_reads_back_in_chunks_of_any_size() {
-    let file = File::of(3);
+    let file = file_of(3);
     for chunk in [1, 2, 7, 131, 1 << 16] {
         let (values, end) = scan_in(chunk, &file.bytes).unwrap();
         assert_eq!(values, ["value 0", "value 1", "value 2"]);
@@ -101,7 +55,7 @@ fn a_file_reads_back_in_chunks_of_any_size() {
         assert_eq!(end.head, StoreHead::from_bytes(file.head));
         assert_eq!(end.id.as_bytes(), ID);
     }
-    assert_eq!(scan(&File::new().bytes).unwrap().1.frames, 0);
+    assert_eq!(scan(&File::new(ID).bytes).unwrap().1.frames, 0);
 }
 
 #[test]
@@ -110,7 +64,7 @@ fn another_file_another_version_and_an_unfinished_header_are_three_refusals() {
         Err(StepsFault::Header(fault)) => fault,
         other => panic!("{other:?}"),
     };
-    let file = File::of(1).bytes;
+    let file = file_of(1).bytes;
     for foreign in [&b"{\"kind\":1}"[..], b"runseal steps\n\x01", b"SQLite format 3\0", &[0xff; 64]] {
         assert_eq!(header(foreign), HeaderFault::Foreign);
     }
@@ -126,10 +80,10 @@ fn another_file_another_version_and_an_unfinished_header_are_three_refusals() {
 
 #[test]
 fn a_frame_of_another_store_or_another_place_is_refused() {
-    let mut elsewhere = File::of(1).bytes;
+    let mut elsewhere = file_of(1).bytes;
     elsewhere[20] ^= 1;
     assert!(matches!(frame_fault(&elsewhere), (1, FrameFault::Head { .. })));
-    let file = File::of(3);
+    let file = file_of(3);
     let frame = |n: usize| &file.bytes[file.starts[n]..file.starts[n + 1]];
     let swapped = [&file.bytes[..32], frame(1), frame(0), frame(2)].concat();
     assert!(matches!(frame_fault(&swapped), (1, FrameFault::Head { .. })));
@@ -139,7 +93,7 @@ fn a_frame_of_another_store_or_another_place_is_refused() {
 
 #[test]
 fn every_byte_of_every_frame_is_covered() {
-    let file = File::of(3);
+    let file = file_of(3);
     for at in 32..file.bytes.len() {
         let mut damaged = file.bytes.clone();
         damaged[at] ^= 0x01;
@@ -154,19 +108,19 @@ fn a_payload_is_judged_after_its_head() {
     let mut narrow = payload("run-1", "step-0", b"value");
     narrow.remove(40);
     assert!(matches!(
-        frame_fault(&File::new().with(&narrow).bytes),
+        frame_fault(&File::new(ID).with(&narrow).bytes),
         (1, FrameFault::Payload(StepFault::Length { .. }))
     ));
     let bad_name = payload("RUN", "step-0", b"value");
     assert!(matches!(
-        frame_fault(&File::new().with(&bad_name).bytes),
+        frame_fault(&File::new(ID).with(&bad_name).bytes),
         (1, FrameFault::Payload(StepFault::Name(_)))
     ));
 }
 
 #[test]
 fn a_cut_leaves_the_frames_before_it() {
-    let file = File::of(3);
+    let file = file_of(3);
     for cut in 32..=file.bytes.len() {
         let whole = file.starts.iter().rposition(|start| *start <= cut).unwrap();
         let (values, end) = scan(&file.bytes[..cut]).unwrap();
@@ -179,7 +133,7 @@ fn a_cut_leaves_the_frames_before_it() {
 #[test]
 fn a_last_frame_with_a_longer_length_is_damage_and_not_a_torn_write() {
     for by in (1..=40).chain([41, 100, 4096, 1 << 20]) {
-        let (number, fault) = frame_fault(&File::of(3).lengthened(3, by));
+        let (number, fault) = frame_fault(&file_of(3).lengthened(3, by));
         assert_eq!(number, 3, "+{by}");
         let FrameFault::LengthLies { stated, actual } = fault else { panic!("+{by}: {fault:?}") };
         assert_eq!(i64::from(stated) - i64::from(actual), by);
@@ -188,11 +142,11 @@ fn a_last_frame_with_a_longer_length_is_damage_and_not_a_torn_write() {
 
 #[test]
 fn a_middle_frame_with_another_length_is_damage() {
-    let file = File::of(5);
+    let file = file_of(5);
     let to_the_end = i64::try_from(file.bytes.len() - file.starts[1]).unwrap();
     for by in (-8..=40).chain([100, to_the_end - 300, to_the_end, to_the_end + 1, 1 << 20]) {
         if by != 0 {
-            assert_eq!(frame_fault(&File::of(5).lengthened(2, by)).0, 2, "{by:+}");
+            assert_eq!(frame_fault(&file_of(5).lengthened(2, by)).0, 2, "{by:+}");
         }
     }
 }
@@ -200,9 +154,9 @@ fn a_middle_frame_with_another_length_is_damage() {
 #[test]
 fn a_length_that_no_payload_has_is_damage() {
     for stated in [0, 1, 94, u32::try_from(PAYLOAD_BYTES_MAX).unwrap() + 1, u32::MAX] {
-        let mut file = File::of(2);
+        let mut file = file_of(2);
         let start = file.starts[1];
-        file.bytes[start..start + 4].copy_from_slice(&stated.to_be_bytes());
+        file.bytes[start..start + PREFIX_BYTES].copy_from_slice(&stated.to_be_bytes());
         assert_eq!(frame_fault(&file.bytes), (2, FrameFault::Length { stated }));
     }
 }
@@ -210,10 +164,10 @@ fn a_length_that_no_payload_has_is_damage() {
 #[test]
 fn a_frame_damaged_beyond_reading_is_not_trimmed_while_one_behind_it_is_intact() {
     // Prefix and payload of frame 2 both damaged, so that nothing of it authenticates.
-    let file = File::of(4);
+    let file = file_of(4);
     let mut bytes = file.bytes.clone();
     let start = file.starts[1];
-    bytes[start..start + 4].copy_from_slice(&0x000f_0000_u32.to_be_bytes());
+    bytes[start..start + PREFIX_BYTES].copy_from_slice(&0x000f_0000_u32.to_be_bytes());
     bytes[start + 10] ^= 1;
     let (number, fault) = frame_fault(&bytes);
     assert_eq!((number, fault), (2, FrameFault::IntactBehind { intact_at: file.starts[2] as u64 }));
@@ -222,7 +176,7 @@ fn a_frame_damaged_beyond_reading_is_not_trimmed_while_one_behind_it_is_intact()
     assert!(matches!(frame_fault(&bytes), (2, FrameFault::IntactBehind { .. })));
     // With the head of frame 2 damaged instead of its payload, frame 3 follows from what frame 2 implies.
     let mut bytes = file.bytes[..file.starts[3]].to_vec();
-    bytes[start..start + 4].copy_from_slice(&0x000f_0000_u32.to_be_bytes());
+    bytes[start..start + PREFIX_BYTES].copy_from_slice(&0x000f_0000_u32.to_be_bytes());
     bytes[file.starts[2] - 1] ^= 1;
     assert!(matches!(frame_fault(&bytes), (2, FrameFault::IntactBehind { .. })));
 }
@@ -230,11 +184,11 @@ fn a_frame_damaged_beyond_reading_is_not_trimmed_while_one_behind_it_is_intact()
 #[test]
 fn a_torn_value_that_holds_step_files_is_torn() {
     // A step whose value is the very file it is appended to, and one of another store.
-    let file = File::of(4);
+    let file = file_of(4);
     let mut value = file.bytes.clone();
     let other_store = file.bytes.iter().enumerate().map(|(at, byte)| if at == 20 { byte ^ 1 } else { *byte });
     value.extend(other_store);
-    let longer = File::of(4).with(&payload("run-1", "backup", &value));
+    let longer = file_of(4).with(&payload("run-1", "backup", &value));
     for cut in (file.bytes.len() + 1..longer.bytes.len()).step_by(7) {
         let (values, end) = scan(&longer.bytes[..cut]).unwrap();
         assert_eq!((values.len(), end.bytes), (4, file.bytes.len() as u64), "cut at {cut}");
@@ -252,7 +206,7 @@ fn noise_after_the_last_frame_is_decided_in_time_linear_in_its_length() {
         }
         noise
     };
-    let bytes = [File::of(2).bytes, noise(8 << 20)].concat();
+    let bytes = [file_of(2).bytes, noise(8 << 20)].concat();
     let started = Instant::now();
     assert_eq!(scan(&bytes).unwrap().1.frames, 2);
     assert!(started.elapsed() < Duration::from_secs(20), "{:?} for 8 MiB", started.elapsed());
@@ -267,19 +221,19 @@ fn the_worst_tail_is_refused_in_bounded_time() {
     tail[..4].copy_from_slice(&u32::try_from(PAYLOAD_BYTES_MAX).unwrap().to_be_bytes());
     for start in (256..end - 256).step_by(128) {
         let value = end - start - 4 - 32 - 95;
-        tail[start..start + 4].copy_from_slice(&u32::try_from(95 + value).unwrap().to_be_bytes());
+        tail[start..start + PREFIX_BYTES].copy_from_slice(&u32::try_from(95 + value).unwrap().to_be_bytes());
         tail[start + 80..start + 84].copy_from_slice(&u32::try_from(value).unwrap().to_be_bytes());
         (0..5).for_each(|name| tail[start + 85 + 2 * name] = 1);
         tail[start + 94..start + 99].copy_from_slice(b"aaaaa");
     }
     let started = Instant::now();
-    assert_eq!(frame_fault(&[File::of(2).bytes, tail].concat()), (3, FrameFault::Crowded));
+    assert_eq!(frame_fault(&[file_of(2).bytes, tail].concat()), (3, FrameFault::Crowded));
     assert!(started.elapsed() < Duration::from_secs(20), "{:?} for 8 MiB", started.elapsed());
 }
 
 #[test]
 fn what_the_visitor_refuses_is_named_at_its_frame() {
-    let file = File::of(3);
+    let file = file_of(3);
     let mut scan = Scan::new();
     let refused = scan.push(&file.bytes, |frame| match frame.number {
         2 => Err(FrameFault::Duplicate { key: frame.step.key, first_at: 32 }),
@@ -287,4 +241,26 @@ fn what_the_visitor_refuses_is_named_at_its_frame() {
     });
     let Err(StepsFault::Frame { number, at, .. }) = refused else { panic!("{refused:?}") };
     assert_eq!((number, at), (2, file.starts[1] as u64));
+}
+
+#[test]
+fn the_steps_of_a_run_have_one_head_wherever_they_stand() {
+    let of = |run, path| Fields { run, path, ..Fields::default() }.payload();
+    let (first, other, second) = (of("run-1", "a"), of("run-2", "a"), of("run-1", "b"));
+    let together = File::new(ID).with(&first).with(&other).with(&second);
+    let alone = File::new(b"another store id").with(&first).with(&second);
+    for file in [together, alone] {
+        let mut steps = RunSteps::new(&TenantId::new("acme").unwrap(), &RunId::new("run-1").unwrap());
+        let mut scan = Scan::new();
+        scan.push(&file.bytes, |frame| {
+            if frame.step.run.as_str() == "run-1" {
+                steps.push(&frame.digest);
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(steps.count(), 2);
+        let expected = step_file::run_head("acme", "run-1", &[first.clone(), second.clone()]);
+        assert_eq!(steps.head().as_bytes(), &expected);
+    }
 }

@@ -1,12 +1,12 @@
 //! What an append comes to.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
-use runseal::steps::{Recorded, StepError};
+use runseal::steps::{Recorded, StepError, StepStore};
 
 use crate::step_file::{Fields, run_head};
 use crate::{Device, key, open, run, step, tenant, value_of};
@@ -19,7 +19,9 @@ fn the_same_step_again_is_already_recorded_and_another_value_conflicts() {
     let before = device.bytes();
     assert_eq!(store.append(step("run-1", "charge", "paid")).wait().unwrap(), Recorded::Already);
     let conflicting = store.append(step("run-1", "charge", "paid twice")).wait();
-    let Err(StepError::Conflicting { run: of, key: under, path }) = conflicting else { panic!("{conflicting:?}") };
+    let Err(StepError::Conflicting { run: of, key: under, path }) = conflicting else {
+        panic!("{conflicting:?}")
+    };
     assert_eq!((of, under, path.as_str()), (run("run-1"), key("charge"), "charge"));
     let mut moved = step("run-1", "elsewhere", "paid");
     moved.key = key("charge");
@@ -174,7 +176,7 @@ fn an_acknowledgement_wakes_the_task_that_awaits_it() {
     while woken.times.load(Ordering::SeqCst) == 0 {
         thread::park();
     }
-    let std::task::Poll::Ready(answer) = ack.as_mut().poll(&mut Context::from_waker(&waker)) else {
+    let Poll::Ready(answer) = ack.as_mut().poll(&mut Context::from_waker(&waker)) else {
         panic!("woken without an answer")
     };
     assert_eq!(answer.unwrap(), Recorded::Now);
@@ -183,10 +185,14 @@ fn an_acknowledgement_wakes_the_task_that_awaits_it() {
 #[test]
 fn the_last_handle_may_go_where_the_answer_arrives() {
     /// Holds a store until it is woken.
-    struct Holder(std::sync::Mutex<Option<runseal::steps::StepStore>>);
+    struct Holder {
+        store: Mutex<Option<StepStore>>,
+        sleeper: thread::Thread,
+    }
     impl Wake for Holder {
         fn wake(self: Arc<Self>) {
-            drop(self.0.lock().unwrap().take());
+            drop(self.store.lock().unwrap().take());
+            self.sleeper.unpark();
         }
     }
     let device = Device::default();
@@ -194,14 +200,43 @@ fn the_last_handle_may_go_where_the_answer_arrives() {
     device.stall();
     let mut ack = Box::pin(store.append(step("run-1", "charge", "")));
     device.wait_until_stalled();
-    let holder = Arc::new(Holder(std::sync::Mutex::new(Some(store))));
-    assert!(ack.as_mut().poll(&mut Context::from_waker(&Waker::from(holder))).is_pending());
+    let holder = Arc::new(Holder { store: Mutex::new(Some(store)), sleeper: thread::current() });
+    let waker = Waker::from(Arc::clone(&holder));
+    assert!(ack.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     device.release();
-    loop {
-        if let std::task::Poll::Ready(answer) = ack.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            assert_eq!(answer.unwrap(), Recorded::Now);
-            break;
-        }
-        thread::yield_now();
+    while holder.store.lock().unwrap().is_some() {
+        thread::park();
     }
+    let Poll::Ready(answer) = ack.as_mut().poll(&mut Context::from_waker(&waker)) else {
+        panic!("woken without an answer")
+    };
+    assert_eq!(answer.unwrap(), Recorded::Now);
+}
+
+#[test]
+fn a_task_that_polls_with_another_waker_lets_go_of_the_first() {
+    /// Holds a store as long as anybody may wake it.
+    struct Holder(#[expect(dead_code, reason = "held, not used")] StepStore);
+    impl Wake for Holder {
+        fn wake(self: Arc<Self>) {}
+    }
+    let device = Device::default();
+    let store = open(&device);
+    device.stall();
+    let mut ack = Box::pin(store.append(step("run-1", "charge", "")));
+    device.wait_until_stalled();
+    let waker = Waker::from(Arc::new(Holder(store)));
+    assert!(ack.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(waker);
+    // The first waker goes now, and with it the last handle, which waits for the answer.
+    thread::scope(|scope| {
+        let polling = scope.spawn(|| ack.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        thread::sleep(std::time::Duration::from_millis(20));
+        device.release();
+        assert!(polling.join().unwrap());
+    });
+    let Poll::Ready(answer) = ack.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("the answer came before the handle was gone")
+    };
+    assert_eq!(answer.unwrap(), Recorded::Now);
 }

@@ -169,7 +169,8 @@ impl StepDisk for Device {
         }
         Self::check(&mut state, DeviceCall::Sync)?;
         state.syncs += 1;
-        state.durable = state.bytes.clone();
+        let State { bytes, durable, .. } = &mut *state;
+        durable.clone_from(bytes);
         Ok(())
     }
 }

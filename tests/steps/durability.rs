@@ -77,7 +77,8 @@ fn every_member_is_refused(call: DeviceCall, break_device: impl Fn(&Device)) {
     device.stall();
     let lucky = store.append(step("run-2", "lucky", ""));
     device.wait_until_stalled();
-    let mut members: Vec<_> = (0..20).map(|n| store.append(step("run-1", &format!("m-{n}"), "lost"))).collect();
+    let mut members: Vec<_> =
+        (0..20).map(|n| store.append(step("run-1", &format!("m-{n}"), "lost"))).collect();
     // Also those that would have been answered without a write: the answer could rest on what is lost.
     members.push(store.append(step("run-1", "m-0", "lost")));
     members.push(store.append(step("run-1", "before", "kept")));

@@ -31,7 +31,8 @@ fn a_step_over_its_ceiling_is_refused_whole_and_nobody_else_is() {
     );
     assert_eq!(store.append(step("run-1", "charge", vec![7; fits])).wait().unwrap(), Recorded::Now);
     // However high the ceiling is set, the format has one.
-    let store = open_within(&Device::default(), StepLimits { record_bytes_max: u64::MAX, ..StepLimits::default() });
+    let store =
+        open_within(&Device::default(), StepLimits { record_bytes_max: u64::MAX, ..StepLimits::default() });
     let huge = store.append(step("run-1", "charge", vec![0; 17 << 20])).wait();
     let Err(StepError::Limit { kind: LimitKind::RecordBytes, limit, .. }) = huge else { panic!("{huge:?}") };
     assert_eq!(limit, 16 << 20);
@@ -68,7 +69,10 @@ fn a_file_over_its_ceiling_is_refused_and_can_still_be_read_and_asked() {
     store.append(step("run-1", "two", "")).wait().unwrap();
     assert_eq!(store.committed_bytes(), limit);
     let requested = limit + frame + 2;
-    assert_eq!(refused(&store, &device, step("run-1", "three", "")), (LimitKind::FileBytes, requested, limit));
+    assert_eq!(
+        refused(&store, &device, step("run-1", "three", "")),
+        (LimitKind::FileBytes, requested, limit)
+    );
     assert_eq!(store.append(step("run-1", "one", "")).wait().unwrap(), Recorded::Already);
     assert!(matches!(store.append(step("run-1", "one", "x")).wait(), Err(StepError::Conflicting { .. })));
 }
@@ -81,11 +85,17 @@ fn a_file_opens_whatever_the_ceilings_are_by_then() {
         store.append(step("run-1", path, vec![1; 1000])).wait().unwrap();
     }
     drop(store);
-    let limits = StepLimits { record_bytes_max: 10, run_steps_max: 1, file_bytes_max: 100, ..StepLimits::default() };
+    let limits =
+        StepLimits { record_bytes_max: 10, run_steps_max: 1, file_bytes_max: 100, ..StepLimits::default() };
     let store = open_within(&device, limits);
     assert_eq!(store.opening().steps, 3);
-    assert_eq!(store.append(step("run-1", "x", "")).wait().map_err(|e| e.to_string()).unwrap_err(),
-        format!("refused: bytes of the step would be {}, the limit is 10", step("run-1", "x", "").payload_bytes()));
+    assert_eq!(
+        store.append(step("run-1", "x", "")).wait().map_err(|e| e.to_string()).unwrap_err(),
+        format!(
+            "refused: bytes of the step would be {}, the limit is 10",
+            step("run-1", "x", "").payload_bytes()
+        )
+    );
 }
 
 #[test]
@@ -145,7 +155,8 @@ fn the_queue_is_bounded_in_bytes_as_well() {
     device.stall();
     let under_way = store.append(step("run-1", "under way", ""));
     device.wait_until_stalled();
-    let waiting: Vec<_> = (0..3).map(|n| store.append(step("run-1", &format!("s-{n}"), vec![0; 30_000]))).collect();
+    let waiting: Vec<_> =
+        (0..3).map(|n| store.append(step("run-1", &format!("s-{n}"), vec![0; 30_000]))).collect();
     let refused = store.append(step("run-1", "more", vec![0; 30_000])).wait();
     assert!(matches!(refused, Err(StepError::QueueFull { waiting: 3 })), "{refused:?}");
     device.release();

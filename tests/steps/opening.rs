@@ -1,9 +1,11 @@
 //! What is opened, what is refused, and what opening leaves as it was.
 
-use std::fs;
+use std::{fs, io};
 
 use runseal::evidence::steps::HeaderFault;
-use runseal::steps::{DeviceCall, FrameFault, OpenError, Recorded, StepError, StepLimits, StepStore, StepsFault};
+use runseal::steps::{
+    DeviceCall, FrameFault, OpenError, Recorded, StepDisk, StepError, StepLimits, StepStore, StepsFault,
+};
 
 use crate::step_file::{Fields, File, ID};
 use crate::{Device, definition, key, open, run, step, tenant, value_of};
@@ -35,7 +37,8 @@ fn a_file_is_laid_out_as_documented() {
     for Fields { run, path, value, .. } in fields {
         assert_eq!(store.append(step(run, path, value)).wait().unwrap(), Recorded::Now);
     }
-    let file = fields.iter().fold(File::new(store.id().as_bytes()), |file, fields| file.with(&fields.payload()));
+    let file =
+        fields.iter().fold(File::new(store.id().as_bytes()), |file, fields| file.with(&fields.payload()));
     assert_eq!(device.durable(), file.bytes);
     assert_eq!(store.committed_bytes(), file.bytes.len() as u64);
     // And a file written elsewhere is read.
@@ -168,26 +171,28 @@ fn a_device_that_cannot_be_read_is_not_a_torn_file() {
         assert_eq!(failed, call);
     }
     // Nor is one that ends before the size it gave.
-    struct Short(Device);
-    impl runseal::steps::StepDisk for Short {
-        fn size(&self) -> std::io::Result<u64> {
-            Ok(self.0.size()? + 50)
-        }
-        fn read_at(&self, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
-            self.0.read_at(buffer, at)
-        }
-        fn write_at(&self, bytes: &[u8], at: u64) -> std::io::Result<()> {
-            self.0.write_at(bytes, at)
-        }
-        fn truncate(&self, size: u64) -> std::io::Result<()> {
-            self.0.truncate(size)
-        }
-        fn sync(&self) -> std::io::Result<()> {
-            self.0.sync()
-        }
-    }
     let device = Device::holding(&bytes);
     let error = StepStore::open_on(Short(device.clone()), StepLimits::default()).unwrap_err();
     assert!(matches!(error, OpenError::Device { call: DeviceCall::Read, .. }), "{error}");
     assert_eq!(device.bytes(), bytes);
+}
+
+/// A device that gives itself more bytes than it has.
+struct Short(Device);
+impl StepDisk for Short {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.size()? + 50)
+    }
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, at)
+    }
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.0.write_at(bytes, at)
+    }
+    fn truncate(&self, size: u64) -> io::Result<()> {
+        self.0.truncate(size)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
 }

@@ -1,7 +1,9 @@
 //! Refusals keep their type, and harm nobody but the one they are for.
 
 use runseal::evidence::name::{CodecId, DefinitionName, StepPath};
-use runseal::steps::{Definition, DeviceCall, Drift, InputDigest, Recorded, StepError, StepFailure, StepStore};
+use runseal::steps::{
+    Definition, DeviceCall, Drift, InputDigest, Recorded, StepError, StepFailure, StepStore,
+};
 
 use crate::{Device, definition, key, open, run, step, tenant, value_of};
 
@@ -49,15 +51,18 @@ fn another_tenants_run_is_refused_when_read_and_when_appended_to() {
     still_works(&device, &store);
 }
 
+/// Whether a drift is the one that was made.
+type Names = fn(&Drift) -> bool;
+
 #[test]
 fn a_run_goes_on_under_its_definition_only() {
     let (device, store) = store_with_a_step();
     let base = definition();
-    let axes: [(Definition, fn(&Drift) -> bool); 5] = [
-        (Definition { name: DefinitionName::new("x").unwrap(), ..base.clone() }, |d| matches!(d, Drift::Name { .. })),
-        (Definition { revision: 99, ..base.clone() }, |d| {
-            *d == Drift::Revision { recorded: 3, offered: 99 }
+    let axes: [(Definition, Names); 5] = [
+        (Definition { name: DefinitionName::new("x").unwrap(), ..base.clone() }, |d| {
+            matches!(d, Drift::Name { .. })
         }),
+        (Definition { revision: 99, ..base.clone() }, |d| *d == Drift::Revision { recorded: 3, offered: 99 }),
         (Definition { input: InputDigest::of(b"x"), ..base.clone() }, |d| matches!(d, Drift::Input { .. })),
         (Definition { steps: 8, ..base.clone() }, |d| *d == Drift::StepCount { recorded: 7, offered: 8 }),
         (Definition { codec: CodecId::new("x").unwrap(), ..base }, |d| matches!(d, Drift::Codec { .. })),
@@ -123,7 +128,10 @@ fn unknown_foreign_unreadable_and_absent_are_four_answers() {
     assert!(matches!(store.tenant_of(&run("run-9")), Err(StepError::UnknownRun { .. })));
     assert!(matches!(store.step_count(&acme, &run("run-9")), Err(StepError::UnknownRun { .. })));
     assert!(matches!(store.definition_of(&acme, &run("run-9")), Err(StepError::UnknownRun { .. })));
-    assert!(matches!(store.resume(acme.clone(), run("run-9"), definition()), Err(StepError::UnknownRun { .. })));
+    assert!(matches!(
+        store.resume(acme.clone(), run("run-9"), definition()),
+        Err(StepError::UnknownRun { .. })
+    ));
     assert!(store.knows_run(&run_1) && !store.knows_run(&run("run-9")));
     assert_eq!(store.tenant_of(&run_1).unwrap(), acme);
     assert_eq!(store.definition_of(&acme, &run_1).unwrap(), definition());

@@ -29,6 +29,12 @@ impl Mark {
         let [a, b, c, d, ..] = *digest.as_bytes();
         Self([a, b, c, d])
     }
+
+    /// The mark of a step whose digest starts with these bytes.
+    pub fn of_start(digest: &[u8; 16]) -> Self {
+        let [a, b, c, d, ..] = *digest;
+        Self([a, b, c, d])
+    }
 }
 
 /// The steps of one run as they stand in a file.
@@ -163,12 +169,17 @@ const MEMBER: &str = "steps";
 
 impl From<&RunSteps> for StepsCommitment {
     fn from(steps: &RunSteps) -> Self {
-        let marks = (steps.marks.len() <= MARKED_STEPS_MAX).then(|| steps.marks.clone());
-        Self { count: steps.count(), head: steps.head, marks }
+        Self::new(steps.head, steps.marks.clone())
     }
 }
 
 impl StepsCommitment {
+    /// The commitment to the steps with these marks, in their order, and this head.
+    pub fn new(head: RunHead, marks: Vec<Mark>) -> Self {
+        let count = marks.len() as u64;
+        Self { count, head, marks: (marks.len() <= MARKED_STEPS_MAX).then_some(marks) }
+    }
+
     /// The payload of a conclusion with this commitment as its last member.
     ///
     /// # Errors

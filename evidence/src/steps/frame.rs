@@ -169,6 +169,9 @@ pub enum FrameFault {
     /// for, so that no interrupted write left it.
     #[error("it runs past the end of the file, over bytes that no interrupted write leaves behind")]
     Crowded,
+    /// The payload and its head were written anew since the file was read.
+    #[error("it is not the frame that was there when the file was read")]
+    Replaced,
     /// The step does not fit those of its run before it.
     #[error("it does not fit the steps of its run before it: {0}")]
     Join(#[from] JoinFault),

@@ -1,0 +1,115 @@
+//! Opening: the file is read once from start to end, every frame checked, and its torn end cut off.
+
+use runseal_evidence::name::TenantId;
+use runseal_evidence::steps::{
+    Frame, FrameChain, FrameFault, HEADER_BYTES, Header, HeaderFault, JoinFault, KnownRun, RunHead, Scan,
+    StepsFault, StoreId,
+};
+
+use super::disk::{StepDisk, read_exact_at};
+use super::error::{DeviceCall, OpenError};
+use super::index::{Index, Place};
+use super::store::read_step;
+
+/// What opening found and did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Opening {
+    /// Steps in the file.
+    pub steps: u64,
+    /// Bytes at its end that an interrupted append left, and that were cut off. None of them was acknowledged.
+    pub torn_bytes: u64,
+    /// The file was empty, or its making was interrupted, and it got a new header.
+    pub header_written: bool,
+}
+
+/// A file that was read, and where writing goes on.
+pub(super) struct Opened {
+    pub(super) index: Index,
+    pub(super) chain: FrameChain,
+    pub(super) opening: Opening,
+}
+
+/// Bytes read at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Reads the whole of `disk`, which may hold steps of `only` alone where that is given.
+pub(super) fn open(disk: &dyn StepDisk, only: Option<&TenantId>) -> Result<Opened, OpenError> {
+    let size = disk.size().map_err(DeviceCall::Size.failed_to_open())?;
+    let mut start = vec![0; HEADER_BYTES.min(usize::try_from(size).unwrap_or(HEADER_BYTES))];
+    read_exact_at(disk, &mut start, 0).map_err(DeviceCall::Read.failed_to_open())?;
+    match Header::parse(&start) {
+        // The header is synced before the first append is taken, so such a file never held a step.
+        Err(HeaderFault::Torn { .. }) if size <= HEADER_BYTES as u64 => create(disk),
+        Err(HeaderFault::Torn { .. }) => Err(StepsFault::from(HeaderFault::Foreign).into()),
+        Err(fault) => Err(StepsFault::from(fault).into()),
+        Ok(header) => replay(disk, size, header.id, only),
+    }
+}
+
+fn create(disk: &dyn StepDisk) -> Result<Opened, OpenError> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id)?;
+    let header = Header { id: StoreId::from_bytes(id) };
+    disk.write_at(&header.to_bytes(), 0).map_err(DeviceCall::Write.failed_to_open())?;
+    disk.sync().map_err(DeviceCall::Sync.failed_to_open())?;
+    let chain = FrameChain::new(header.id);
+    let opening = Opening { steps: 0, torn_bytes: 0, header_written: true };
+    Ok(Opened { index: Index::new(chain.at()), chain, opening })
+}
+
+fn replay(disk: &dyn StepDisk, size: u64, id: StoreId, only: Option<&TenantId>) -> Result<Opened, OpenError> {
+    let mut scan = Scan::new();
+    let mut index = Index::new(HEADER_BYTES as u64);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut at = 0;
+    while at < size {
+        let length = usize::try_from(size - at).map_or(CHUNK_BYTES, |rest| rest.min(CHUNK_BYTES));
+        // A file that ends before its size is a failure to read, and not a torn end.
+        read_exact_at(disk, &mut chunk[..length], at).map_err(DeviceCall::Read.failed_to_open())?;
+        scan.push(&chunk[..length], |frame| admit(disk, &id, &mut index, frame, only))?;
+        at += length as u64;
+    }
+    let chain = scan.chain().cloned().unwrap_or_else(|| FrameChain::new(id));
+    let end = scan.finish()?;
+    if end.torn_bytes > 0 {
+        disk.truncate(end.bytes).map_err(DeviceCall::Truncate.failed_to_open())?;
+    }
+    // The last process may have died between a write and its sync: nothing is shown before it is durable.
+    disk.sync().map_err(DeviceCall::Sync.failed_to_open())?;
+    index.commit(end.bytes);
+    let opening = Opening { steps: end.frames, torn_bytes: end.torn_bytes, header_written: false };
+    Ok(Opened { index, chain, opening })
+}
+
+/// Enters a frame that was read, under the same rules as one that is appended, ceilings apart.
+fn admit(
+    disk: &dyn StepDisk,
+    id: &StoreId,
+    index: &mut Index,
+    frame: &Frame<'_>,
+    only: Option<&TenantId>,
+) -> Result<(), FrameFault> {
+    let step = &frame.step;
+    if let Some(tenant) = only.filter(|only| **only != step.tenant) {
+        return Err(JoinFault::ForeignTenant { run: step.run.clone(), tenant: tenant.clone() }.into());
+    }
+    let hash = index.hash(&step.key);
+    let run =
+        index.run_or_insert(&step.run, || (KnownRun::of(step), RunHead::genesis(&step.tenant, &step.run)));
+    run.known.admits(&step.run, &step.tenant, &step.definition)?;
+    for place in run.places(hash) {
+        // One that cannot be read was read a moment ago; the same hash in one run is a duplicate all the same.
+        let other_key = read_step(disk, id, place).is_ok_and(|first| first.key != step.key);
+        if !other_key {
+            return Err(FrameFault::Duplicate { key: step.key, first_at: place.at });
+        }
+    }
+    run.head = run.head.link(&frame.digest);
+    // A payload is at most 16 MiB.
+    run.insert(
+        hash,
+        Place::new(frame.at, u32::try_from(frame.payload.len()).unwrap_or(u32::MAX), &frame.digest),
+    );
+    Ok(())
+}

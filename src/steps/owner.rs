@@ -1,0 +1,94 @@
+//! The thread that writes. It alone appends: it takes what waits, writes what it accepts, syncs once, shows it to
+//! readers, and only then answers. A batch forms while the device is busy with the one before; nobody lingers
+//! for company, and an idle thread sleeps.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use runseal_evidence::steps::FrameChain;
+
+use super::batch::{Append, Batch};
+use super::error::{DeviceCall, StepError};
+use super::store::{Shared, read_step};
+
+/// How a step came to be recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Recorded {
+    /// By this append.
+    Now,
+    /// By an earlier one, which was identical. Nothing was written.
+    Already,
+}
+
+/// Syncs and the steps they made durable, since the store was opened.
+#[derive(Default)]
+pub(super) struct Flushes {
+    pub(super) syncs: AtomicU64,
+    pub(super) steps: AtomicU64,
+}
+
+/// Serves the queue until it is closed and empty, or poisoned.
+pub(super) fn serve(shared: &Arc<Shared>, mut chain: FrameChain) {
+    // Whatever ends this thread, nobody waits for it afterwards.
+    let _poisons = PoisonOnDrop(shared);
+    while let Some(appends) = shared.queue.take() {
+        settle(shared, &mut chain, appends);
+    }
+}
+
+fn settle(shared: &Shared, chain: &mut FrameChain, appends: Vec<Append>) {
+    let mut batch = Batch::new(chain.clone());
+    let decisions: Vec<_> = {
+        let index = shared.index();
+        let key_at = |place| Ok(read_step(&*shared.disk, &shared.id, place)?.key);
+        appends.iter().map(|append| batch.decide(&index, append, &shared.limits, key_at)).collect()
+    };
+    if let Err(error) = write(shared, chain, &batch) {
+        tracing::error!(%error, "the step file failed; nothing more is recorded until it is opened again");
+        shared.queue.poison();
+        for append in appends {
+            append.answer(Err(error.clone()));
+        }
+        return;
+    }
+    *chain = batch.chain.clone();
+    if batch.steps() > 0 {
+        shared.flushes.syncs.fetch_add(1, Ordering::Relaxed);
+        shared.flushes.steps.fetch_add(batch.steps(), Ordering::Relaxed);
+        batch.fold_into(&mut shared.index.write().unwrap_or_else(PoisonError::into_inner));
+    }
+    // A refusal too is answered only now: it may rest on what a neighbour wrote.
+    for (append, decision) in appends.into_iter().zip(decisions) {
+        append.answer(decision);
+    }
+}
+
+/// Makes a batch durable behind `chain`.
+fn write(shared: &Shared, chain: &FrameChain, batch: &Batch) -> Result<(), StepError> {
+    if batch.bytes.is_empty() {
+        return Ok(());
+    }
+    let (disk, expected) = (&*shared.disk, chain.at());
+    let found = disk.size().map_err(DeviceCall::Size.failed_for_good())?;
+    if found != expected {
+        return Err(StepError::FileChanged { expected, found });
+    }
+    let written = disk
+        .write_at(&batch.bytes, expected)
+        .map_err(DeviceCall::Write.failed_for_good())
+        .and_then(|()| disk.sync().map_err(DeviceCall::Sync.failed_for_good()));
+    if written.is_err() {
+        // After a failed sync a system may show bytes that are not on the device, and sync them without an
+        // error next time. Cut off, they cannot be taken for durable; where this fails too, opening decides.
+        let _ = disk.truncate(expected);
+    }
+    written
+}
+
+struct PoisonOnDrop<'a>(&'a Shared);
+
+impl Drop for PoisonOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.queue.poison();
+    }
+}
