@@ -365,7 +365,9 @@ impl Disk<'_> {
             }
             Scanned::Continue(())
         })?;
-        found.into_iter().for_each(|key| self.tx.delete(key));
+        for key in found {
+            self.tx.delete(key);
+        }
         Ok(())
     }
 
@@ -412,7 +414,7 @@ impl Disk<'_> {
         self.delete(run)?;
         let mut kept = Vec::new();
         for (index, bytes) in (0..).zip(self.entries()?) {
-            if self.run_of(index, &bytes)? != Some(run.clone()) {
+            if run_of(index, &bytes)? != Some(run.clone()) {
                 kept.push(bytes);
             }
         }
@@ -433,14 +435,6 @@ impl Disk<'_> {
     fn entries(&self) -> Result<Vec<Vec<u8>>, TamperError> {
         let size = log::size(&self.tx, self.scope)?;
         Ok(log::entry_range(&self.tx, self.scope, 0, size)?)
-    }
-
-    fn run_of(&self, index: u64, bytes: &[u8]) -> Result<Option<RunId>, TamperError> {
-        Ok(match Entry::parse(bytes).map_err(|error| TamperError::Entry { index, error })? {
-            Entry::Seal(seal) => Some(seal.run),
-            Entry::Head(head) => Some(head.run),
-            Entry::Tenant(_) => None,
-        })
     }
 
     /// Makes `entries` the whole log: tiles, size, and the index of each seal.
@@ -487,6 +481,15 @@ impl Disk<'_> {
             self.tx.delete(self.space(Table::Log).key(&[name]));
         }
     }
+}
+
+/// The run that an entry is of.
+fn run_of(index: u64, bytes: &[u8]) -> Result<Option<RunId>, TamperError> {
+    Ok(match Entry::parse(bytes).map_err(|error| TamperError::Entry { index, error })? {
+        Entry::Seal(seal) => Some(seal.run),
+        Entry::Head(head) => Some(head.run),
+        Entry::Tenant(_) => None,
+    })
 }
 
 /// The wire bytes of the same record with another payload: one character of it is changed, or, where no

@@ -1,4 +1,5 @@
 //! Appending from stdin: one atomic batch under a lease of its own.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod console;
 

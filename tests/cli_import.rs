@@ -1,8 +1,12 @@
 //! Importing files: what comes in comes in whole, and what is refused leaves nothing.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod console;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use console::{Desk, run};
 use serde_json::{Value, json};
@@ -149,10 +153,10 @@ fn recorded_trajectories_come_in_without_loss() {
             .collect();
         let original: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         assert_eq!(reassembled(&records), original, "{}", file.display());
-        let effects: std::collections::BTreeMap<&str, usize> = records
+        let effects: BTreeMap<&str, usize> = records
             .iter()
             .filter_map(|record| record["effect"].as_str())
-            .fold(Default::default(), |mut seen, effect| {
+            .fold(BTreeMap::default(), |mut seen, effect| {
                 *seen.entry(effect).or_default() += 1;
                 seen
             });

@@ -1,5 +1,6 @@
 //! Deliberate damage leaves exactly the traces it should: each action is found by what promises to find it,
 //! and by nothing that cannot.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod console;
 

@@ -10,7 +10,7 @@ use runseal_evidence::{
 use super::{CliError, Exit, output::Output, plane::TenantArgs};
 use crate::importer::{
     ImportError, ImportFault, Place,
-    jsonl::{Lines, Members, read_record},
+    jsonl::{Line, Lines, Members, read_record},
 };
 
 /// Append records from stdin to a run, as one atomic batch.
@@ -62,9 +62,11 @@ pub(super) fn owner() -> String {
 fn read_drafts() -> Result<Vec<RecordDraft>, CliError> {
     let mut lines = Lines::new(BufReader::new(io::stdin().lock()));
     let mut drafts = Vec::new();
-    while let Some((number, line)) = lines.next_line().map_err(|(place, fault)| refused(place, fault))? {
+    while let Some(Line { number, text }) =
+        lines.next_line().map_err(|(place, fault)| refused(place, fault))?
+    {
         let (_, draft) =
-            read_record(&line, Members::WithoutRun).map_err(|fault| refused(Place::Line(number), fault))?;
+            read_record(&text, Members::WithoutRun).map_err(|fault| refused(Place::Line(number), fault))?;
         Meaning::of(&draft.kind, &draft.payload)
             .map_err(|error| refused(Place::Line(number), error.into()))?;
         drafts.push(draft);
@@ -81,5 +83,5 @@ fn conclusion(outcome: &Outcome) -> RecordDraft {
 }
 
 fn refused(place: Place, fault: ImportFault) -> CliError {
-    ImportError { file: "stdin".into(), place, fault }.into()
+    ImportError { file: "stdin".into(), place, fault: Box::new(fault) }.into()
 }

@@ -1,12 +1,13 @@
 use std::{path::PathBuf, sync::Arc};
 
-use runseal_tlog::policy::Policy;
+use runseal_tlog::{checkpoint::Checkpoint, policy::Policy};
 
-use super::{CliError, Exit, output::Output, plane::TenantArgs};
+use super::{CliError, Exit, output::Output, plane::LogArgs};
 use crate::{
     Log,
     witnessing::{
         self, Alarm, Client, Failure, OnShortfall, Patience, Publication, Quorum, REQUEST_TIMEOUT, Terms,
+        compare_with_witnesses,
     },
 };
 
@@ -19,7 +20,7 @@ use crate::{
 #[command(after_long_help = "Example:\n  runseal checkpoint --dir plane --tenant acme --policy trust.policy")]
 pub(super) struct Args {
     #[command(flatten)]
-    tenant: TenantArgs,
+    log: LogArgs,
 
     #[command(flatten)]
     witnesses: WitnessArgs,
@@ -75,22 +76,33 @@ pub(super) fn check_log_key(policy: &Policy, origin: &str, vkey: &str) -> Result
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
     let policy = args.witnesses.read()?;
-    let journal = args.tenant.plane.open()?;
-    let tenant = journal.tenant(&args.tenant.tenant);
+    let journal = args.log.tenant.plane.open()?;
+    let served = args.log.of(&journal);
+    let log = Arc::new(served.log().clone());
     if let Some(policy) = &policy {
-        check_log_key(policy, &tenant.origin(), &tenant.vkey().to_string())?;
+        check_log_key(policy, &log.origin(), &log.vkey().to_string())?;
     }
-    tenant.pin_heads()?;
-    let signed = tenant.sign_checkpoint()?;
+    // The plane's own memory first: what it contradicts needs no witness to be wrong.
+    if let Some(note) = log.last_signed()? {
+        let signed = Checkpoint::parse(note.unverified_text())?;
+        log.compare(signed.size(), *signed.root(), "the database")?;
+    }
     let client = Client::new(REQUEST_TIMEOUT)?;
+    let runtime = runtime()?;
+    if let Some(policy) = &policy {
+        let alarms = runtime.block_on(compare_with_witnesses(&client, policy, &log))?;
+        if !alarms.is_empty() {
+            return conclude(Publication::Alarmed { alarms, failures: Vec::new() }, &log, output);
+        }
+    }
+    served.pin_heads()?;
+    let signed = log.sign_checkpoint()?;
     let terms = policy.as_ref().map(|policy| Terms {
         policy,
         on_shortfall: args.witnesses.on_shortfall.into(),
         patience: Patience::All,
     });
-    let log = Arc::new(tenant.log().clone());
-    let publication = runtime()?.block_on(witnessing::publish(&client, terms, &log, signed))?;
-    conclude(publication, &log, output)
+    conclude(runtime.block_on(witnessing::publish(&client, terms, &log, signed))?, &log, output)
 }
 
 fn conclude(publication: Publication, log: &Log, output: &Output) -> Result<Exit, CliError> {
@@ -118,11 +130,15 @@ fn conclude(publication: Publication, log: &Log, output: &Output) -> Result<Exit
 }
 
 fn tell_failures(failures: &[Failure], output: &Output) {
-    failures.iter().for_each(|failure| output.tell(format_args!("warning: {failure}")));
+    for failure in failures {
+        output.tell(format_args!("warning: {failure}"));
+    }
 }
 
 fn tell_alarms(alarms: &[Alarm], output: &Output) {
-    alarms.iter().for_each(|alarm| output.tell(alarm));
+    for alarm in alarms {
+        output.tell(alarm);
+    }
 }
 
 /// What a one-shot command runs its requests on.

@@ -50,16 +50,16 @@ pub enum CliError {
     Store(#[from] StoreError),
     /// Records are refused.
     #[error(transparent)]
-    Append(#[from] AppendError),
+    Append(Box<AppendError>),
     /// A run is not sealed.
     #[error(transparent)]
     Seal(#[from] SealError),
     /// No checkpoint is signed.
     #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
+    Checkpoint(Box<CheckpointError>),
     /// A checkpoint is not published.
     #[error(transparent)]
-    Publication(#[from] PublicationError),
+    Publication(Box<PublicationError>),
     /// There is no proof.
     #[error(transparent)]
     Prove(#[from] ProveError),
@@ -83,7 +83,7 @@ pub enum CliError {
         /// Where in it.
         place: importer::Place,
         /// Why.
-        error: AppendError,
+        error: Box<AppendError>,
     },
     /// No such run.
     #[error("there is no run {run}; \"runseal runs\" lists those there are")]
@@ -224,6 +224,23 @@ pub enum CliError {
     Tamper(#[from] crate::tamper::TamperError),
 }
 
+/// Errors that say much are kept behind a pointer, so that a result is small where nothing went wrong.
+macro_rules! boxed {
+    ($($variant:ident($error:ty),)*) => {
+        $(impl From<$error> for CliError {
+            fn from(error: $error) -> Self {
+                Self::$variant(Box::new(error))
+            }
+        })*
+    };
+}
+
+boxed! {
+    Append(AppendError),
+    Checkpoint(CheckpointError),
+    Publication(PublicationError),
+}
+
 impl CliError {
     /// Whether there is nobody left to tell: who read the output has gone.
     pub(super) fn is_silent(&self) -> bool {
@@ -314,7 +331,9 @@ fn of_lease(error: &LeaseError) -> Exit {
 
 fn of_append(error: &AppendError) -> Exit {
     match error {
-        AppendError::Fenced { .. } | AppendError::LeaseNotHeld { .. } => Exit::Unfinished,
+        AppendError::Fenced { .. } | AppendError::LeaseNotHeld { .. } | AppendError::Clock(_) => {
+            Exit::Unfinished
+        }
         AppendError::RunSealed { .. }
         | AppendError::DuplicateEffect { .. }
         | AppendError::DuplicateAdmission { .. }
@@ -322,7 +341,6 @@ fn of_append(error: &AppendError) -> Exit {
         | AppendError::RecordTooLarge { .. }
         | AppendError::Payload(_)
         | AppendError::RunExists { .. } => Exit::Usage,
-        AppendError::Clock(_) => Exit::Unfinished,
         AppendError::Lease(error) => of_lease(error),
         AppendError::Seal(error) => of_seal(error),
         AppendError::Store(error) => of_store(error),

@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
             error => CliError::ImportRefused {
                 file: file.clone(),
                 place: claims.place(&refused.run, &error),
-                error,
+                error: Box::new(error),
             },
         })?;
         output.data(|out| {

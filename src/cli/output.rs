@@ -20,15 +20,19 @@ impl Output {
 
     /// Something worth knowing, unless told to be quiet.
     pub(super) fn say(&self, text: impl fmt::Display) {
-        if !self.quiet {
-            self.tell(text);
-        }
+        self.speak(&text, Weight::Remark);
     }
 
     /// Something that has to be said: a warning, an alarm, an address.
     pub(super) fn tell(&self, text: impl fmt::Display) {
-        // There is nobody to tell that stderr is closed.
-        drop(writeln!(io::stderr(), "{text}"));
+        self.speak(&text, Weight::Warning);
+    }
+
+    fn speak(&self, text: &dyn fmt::Display, weight: Weight) {
+        if weight == Weight::Warning || !self.quiet {
+            // There is nobody to tell that stderr is closed.
+            drop(writeln!(io::stderr(), "{text}"));
+        }
     }
 
     /// An error, as the last words of a command.
@@ -45,7 +49,8 @@ impl Output {
         self.quiet
     }
 
-    /// Writes data to stdout, all of it or an error.
+    /// Writes data to stdout, all of it or an error. Being quiet is about words, not data.
+    #[expect(clippy::unused_self, reason = "the two streams are one thing to the commands")]
     pub(super) fn data<T>(
         &self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> Result<T, CliError>,
@@ -62,4 +67,10 @@ impl Output {
     pub(super) fn line(&self, text: impl fmt::Display) -> Result<(), CliError> {
         self.data(|out| writeln!(out, "{text}").map_err(CliError::Stdout))
     }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    Remark,
+    Warning,
 }

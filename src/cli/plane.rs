@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use clap::builder::BoolishValueParser;
 use runseal_evidence::name::TenantId;
 
 use super::CliError;
-use crate::Journal;
+use crate::{Journal, serve::Served};
 
 /// Which plane.
 #[derive(Debug, clap::Args)]
@@ -24,6 +25,28 @@ pub(super) struct TenantArgs {
     /// The tenant.
     #[arg(long, env = "RUNSEAL_TENANT", value_name = "TENANT", default_value = TenantId::DEFAULT)]
     pub(super) tenant: TenantId,
+}
+
+/// Which log of which plane.
+#[derive(Debug, clap::Args)]
+pub(super) struct LogArgs {
+    #[command(flatten)]
+    pub(super) tenant: TenantArgs,
+
+    /// The log of the tenants' logs, <base>/log/_directory, instead of a tenant's.
+    #[arg(long, env = "RUNSEAL_DIRECTORY", value_parser = BoolishValueParser::new())]
+    pub(super) directory: bool,
+}
+
+impl LogArgs {
+    /// The log asked for.
+    pub(super) fn of(&self, journal: &Journal) -> Served {
+        if self.directory {
+            Served::Directory(journal.directory())
+        } else {
+            Served::Tenant(journal.tenant(&self.tenant.tenant))
+        }
+    }
 }
 
 impl PlaneArgs {

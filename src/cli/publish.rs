@@ -8,8 +8,9 @@ use runseal_tlog::{checkpoint::Checkpoint, tile::tiles_of};
 
 use super::{CliError, Exit, output::Output, plane::PlaneArgs};
 use crate::{
-    Tenant,
+    Log,
     atomic_file::{AtomicFile, FileError},
+    serve::Served,
 };
 
 /// Write the published logs as static files, for any web server or object store.
@@ -32,15 +33,15 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
     let journal = args.plane.open()?;
     let mut written = 0;
-    for name in journal.tenants()? {
-        let tenant = journal.tenant(&name);
-        let Some(note) = tenant.published()? else {
-            output.tell(format_args!("{name}: no checkpoint is published; \"runseal checkpoint\" takes one"));
+    for served in Served::all(&journal)? {
+        let (name, log) = (served.name(), served.log());
+        let Some(note) = log.published()? else {
+            output.say(format_args!("{name}: no checkpoint is published; \"runseal checkpoint\" takes one"));
             continue;
         };
         let size = Checkpoint::parse(note.unverified_text())?.size();
-        let folder = args.to.join(name.as_str());
-        let tiles = write_tiles(&tenant, size, &folder, output)?;
+        let folder = args.to.join(name);
+        let tiles = write_tiles(log, size, &folder, output)?;
         write(&folder.join("checkpoint"), note.to_string().as_bytes())?;
         output.say(format_args!("{name}: size {size}, {tiles} tiles and bundles written"));
         written += 1;
@@ -48,10 +49,10 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
     if written == 0 { Err(CliError::NothingPublished) } else { Ok(Exit::Done) }
 }
 
-fn write_tiles(tenant: &Tenant, size: u64, folder: &Path, output: &Output) -> Result<u64, CliError> {
+fn write_tiles(log: &Log, size: u64, folder: &Path, output: &Output) -> Result<u64, CliError> {
     let mut written = 0;
     for tile in tiles_of(size) {
-        let bytes = tenant.tile(&tile)?.ok_or(CliError::TileMissing { tile })?;
+        let bytes = log.tile(&tile)?.ok_or(CliError::TileMissing { tile })?;
         let path = folder.join(tile.to_string());
         match fs::read(&path) {
             Ok(before) if before == bytes => continue,

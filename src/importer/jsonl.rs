@@ -25,6 +25,15 @@ pub const LINE_BYTES_MAX: usize = 8 << 20;
 
 const _: () = assert!(LINE_BYTES_MAX > 6 * RECORD_BYTES_MAX);
 
+/// A line that holds something.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// Its number in the text, from 1.
+    pub number: u64,
+    /// What it holds, without white space around.
+    pub text: Vec<u8>,
+}
+
 /// Lines of a reader, each with its number from 1, without white space around; empty ones left out.
 pub struct Lines<R> {
     reader: R,
@@ -41,7 +50,7 @@ impl<R: BufRead> Lines<R> {
     ///
     /// # Errors
     /// Reading fails, the line is over [`LINE_BYTES_MAX`], or the text starts with a byte order mark.
-    pub fn next_line(&mut self) -> Result<Option<(u64, Vec<u8>)>, (Place, ImportFault)> {
+    pub fn next_line(&mut self) -> Result<Option<Line>, (Place, ImportFault)> {
         loop {
             let mut line = Vec::new();
             let limit = LINE_BYTES_MAX as u64 + 1;
@@ -59,7 +68,7 @@ impl<R: BufRead> Lines<R> {
             }
             let line = line.trim_ascii();
             if !line.is_empty() {
-                return Ok(Some((self.number, line.to_vec())));
+                return Ok(Some(Line { number: self.number, text: line.to_vec() }));
             }
         }
     }
@@ -132,9 +141,9 @@ pub(super) fn read(
     let mut lines = Lines::new(reader);
     let mut runs: Vec<ImportedRun> = Vec::new();
     let mut started: HashMap<RunId, Progress> = HashMap::new();
-    while let Some((number, line)) = lines.next_line()? {
+    while let Some(Line { number, text }) = lines.next_line()? {
         let here = |fault| (Place::Line(number), fault);
-        let (run, draft) = read_record(&line, Members::WithRun).map_err(here)?;
+        let (run, draft) = read_record(&text, Members::WithRun).map_err(here)?;
         let run = run.ok_or_else(|| here(ImportFault::Missing("run")))?;
         let progress = started.entry(run.clone()).or_insert_with(|| {
             runs.push(ImportedRun::empty(run.clone()));

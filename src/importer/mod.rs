@@ -160,7 +160,7 @@ pub struct ImportError {
     /// Where in it.
     pub place: Place,
     /// Why.
-    pub fault: ImportFault,
+    pub fault: Box<ImportFault>,
 }
 
 /// What is wrong with a file.
@@ -258,7 +258,7 @@ pub fn read_file(
         Format::Jsonl => jsonl::read_file(file, tenant, ending),
         Format::Trajectory => trajectory::read_file(file, tenant, ending).map(|run| vec![run]),
     };
-    runs.map_err(|(place, fault)| ImportError { file: file.to_owned(), place, fault })
+    runs.map_err(|(place, fault)| ImportError { file: file.to_owned(), place, fault: Box::new(fault) })
 }
 
 /// What goes wrong in a file, and where.

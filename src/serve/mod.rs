@@ -15,7 +15,7 @@ use std::{
 use hyper::{
     Method, Request, StatusCode,
     body::{Body as _, Incoming},
-    header::{AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING},
+    header::{AUTHORIZATION, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING},
     server::conn::http1,
     service::service_fn,
 };
@@ -47,6 +47,8 @@ pub use publisher::{Publishing, SetupError};
 use access::{Need, Scope, Verdict};
 use health::Health;
 use respond::{Answer, JSON, Keep, METRICS};
+pub(crate) use served::Served;
+
 use route::Route;
 use stall::StallLimit;
 
@@ -182,7 +184,7 @@ impl Plane {
     }
 
     async fn serve(self: &Arc<Self>, route: Route<'_>, request: &Request<Incoming>) -> Answer {
-        let authorization = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
+        let authorization = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
         let judge = |scope, tenant| self.access.judge(Need { scope, tenant }, authorization);
         let verdict = match route {
             Route::Health | Route::Nothing => Verdict::Allowed,

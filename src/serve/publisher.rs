@@ -15,8 +15,8 @@ use super::{Plane, log::published_size, served::Served};
 use crate::{
     CheckpointError, ProofError, PublishError, StoreError,
     witnessing::{
-        self, Client, ClientError, Failure, OnShortfall, Patience, Publication, PublicationError, Quorum,
-        REQUEST_TIMEOUT, Terms,
+        self, Alarm, Client, ClientError, Failure, OnShortfall, Patience, Publication, PublicationError,
+        Quorum, REQUEST_TIMEOUT, Terms,
     },
 };
 
@@ -67,6 +67,7 @@ struct Turn {
     stopped: bool,
     not_before: Instant,
     backoff: Duration,
+    recalled: bool,
     heads_due: Instant,
     refresh_due: Instant,
 }
@@ -84,6 +85,8 @@ enum Done {
 /// What a turn has to do.
 #[derive(Clone, Copy)]
 struct Due {
+    /// Before the first signature of this process: what do the witnesses remember?
+    recall: bool,
     heads: bool,
     refresh: bool,
 }
@@ -124,7 +127,8 @@ impl Publisher {
                 continue;
             }
             turn.under_way = true;
-            let due = Due { heads: turn.heads_due <= now, refresh: turn.refresh_due <= now };
+            let (heads, refresh) = (turn.heads_due <= now, turn.refresh_due <= now);
+            let due = Due { recall: !turn.recalled, heads, refresh };
             let shared = Arc::clone(&self.shared);
             turns.spawn(async move {
                 let _place = shared.at_once.acquire().await;
@@ -146,6 +150,7 @@ impl Publisher {
         let Some(turn) = self.agenda.get_mut(&name) else { return };
         let (now, publishing) = (Instant::now(), &self.shared.publishing);
         turn.under_way = false;
+        turn.recalled |= !matches!(done, Done::Later);
         if due.heads && !matches!(done, Done::Later) {
             turn.heads_due = now + publishing.head_interval;
         }
@@ -173,6 +178,7 @@ impl Turn {
             stopped: false,
             not_before: now,
             backoff: Duration::ZERO,
+            recalled: false,
             heads_due: now,
             refresh_due: now,
         }
@@ -194,13 +200,24 @@ impl Shared {
     /// Publishes one log, if there is something to publish.
     async fn take_turn(&self, log: &Served, due: Due) -> Done {
         let name = log.name();
+        if let Some(policy) = self.publishing.policy.as_ref().filter(|_| due.recall) {
+            let log = Arc::new(log.log().clone());
+            match witnessing::compare_with_witnesses(&self.client, policy, &log).await {
+                Ok(alarms) if alarms.is_empty() => {}
+                Ok(alarms) => return self.alarmed(name, &alarms),
+                Err(error) => return self.failed(name, &error.into()),
+            }
+        }
         let signed = {
             let (log, policy) = (log.clone(), self.publishing.policy.clone());
             tokio::task::spawn_blocking(move || sign(&log, policy.as_ref(), due)).await
         };
         let signed = match signed {
-            Ok(Ok(Some(signed))) => signed,
-            Ok(Ok(None)) => return Done::Nothing,
+            Ok(Ok(Signed::Checkpoint(signed))) => signed,
+            Ok(Ok(Signed::Nothing { size })) => {
+                self.plane.health.of_log(name, |health| health.size = size);
+                return Done::Nothing;
+            }
             Ok(Err(reason)) => return self.failed(name, &reason),
             Err(panicked) => return self.stop(name, &format!("signing a checkpoint failed: {panicked}")),
         };
@@ -250,10 +267,14 @@ impl Shared {
             }
             Publication::Alarmed { alarms, failures } => {
                 self.tell_failures(name, &failures);
-                let said: Vec<String> = alarms.iter().map(ToString::to_string).collect();
-                self.stop(name, &said.join("; "))
+                self.alarmed(name, &alarms)
             }
         }
+    }
+
+    fn alarmed(&self, name: &str, alarms: &[Alarm]) -> Done {
+        let said: Vec<String> = alarms.iter().map(ToString::to_string).collect();
+        self.stop(name, &said.join("; "))
     }
 
     /// Stops publishing a log. Only a person can tell what happened, and starts the process again.
@@ -313,18 +334,29 @@ impl TurnError {
     /// Whether the log contradicts itself or what it signed, or is damaged: nothing that passes by waiting.
     fn contradicts_the_log(&self) -> bool {
         let store = match self {
-            Self::Sign(CheckpointError::NotAnExtension { .. }) => return true,
-            Self::Store(store) | Self::Sign(CheckpointError::Store(store)) => store,
-            Self::Publish(PublicationError::Publish(PublishError::Store(store))) => store,
-            Self::Publish(PublicationError::Log(ProofError::Store(store))) => store,
-            Self::Publish(_) => return true,
+            Self::Store(store)
+            | Self::Sign(CheckpointError::Store(store))
+            | Self::Publish(
+                PublicationError::Publish(PublishError::Store(store))
+                | PublicationError::Log(ProofError::Store(store)),
+            ) => store,
+            Self::Sign(CheckpointError::NotAnExtension { .. }) | Self::Publish(_) => return true,
         };
         store.corruption().is_some()
     }
 }
 
+/// What there was to sign.
+enum Signed {
+    Checkpoint(Note),
+    /// The published checkpoint, of this size, says all there is to say.
+    Nothing {
+        size: u64,
+    },
+}
+
 /// Pins open runs where that is due, and signs a checkpoint where there is something to publish.
-fn sign(served: &Served, policy: Option<&Policy>, due: Due) -> Result<Option<Note>, TurnError> {
+fn sign(served: &Served, policy: Option<&Policy>, due: Due) -> Result<Signed, TurnError> {
     if due.heads {
         served.pin_heads()?;
     }
@@ -336,8 +368,8 @@ fn sign(served: &Served, policy: Option<&Policy>, due: Due) -> Result<Option<Not
         // Unchanged and with its quorum: only its age can be a reason to have it cosigned again.
         if shown.size() == log.tree_size()? && quorum && !refresh {
             log.compare(shown.size(), *shown.root(), "the published checkpoint")?;
-            return Ok(None);
+            return Ok(Signed::Nothing { size: shown.size() });
         }
     }
-    Ok(Some(log.sign_checkpoint()?))
+    Ok(Signed::Checkpoint(log.sign_checkpoint()?))
 }

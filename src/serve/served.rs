@@ -31,26 +31,26 @@ impl LogName {
 
 /// A log to publish.
 #[derive(Clone, Debug)]
-pub(super) enum Served {
+pub(crate) enum Served {
     Tenant(Tenant),
     Directory(Log),
 }
 
 impl Served {
     /// Every log of the plane, the directory's last: what it lists exists by then.
-    pub(super) fn all(journal: &Journal) -> Result<Vec<Self>, StoreError> {
+    pub(crate) fn all(journal: &Journal) -> Result<Vec<Self>, StoreError> {
         let tenants = journal.tenants()?.into_iter().map(|tenant| Self::Tenant(journal.tenant(&tenant)));
         Ok(tenants.chain([Self::Directory(journal.directory())]).collect())
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Self::Tenant(tenant) => tenant.id().as_str(),
             Self::Directory(_) => DIRECTORY,
         }
     }
 
-    pub(super) fn log(&self) -> &Log {
+    pub(crate) fn log(&self) -> &Log {
         match self {
             Self::Tenant(tenant) => tenant.log(),
             Self::Directory(log) => log,
@@ -58,7 +58,7 @@ impl Served {
     }
 
     /// Pins open runs that grew; the directory has none.
-    pub(super) fn pin_heads(&self) -> Result<(), StoreError> {
+    pub(crate) fn pin_heads(&self) -> Result<(), StoreError> {
         match self {
             Self::Tenant(tenant) => tenant.pin_heads().map(drop),
             Self::Directory(_) => Ok(()),

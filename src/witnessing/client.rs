@@ -65,15 +65,28 @@ impl Client {
 
     /// Posts one `add-checkpoint` body below the submission prefix `url`.
     pub(super) async fn add_checkpoint(&self, url: &str, body: String) -> Result<Answer, ClientError> {
-        let parsed = reqwest::Url::parse(&format!("{url}/add-checkpoint"));
-        let parsed = parsed.map_err(|_| ClientError::Url(url.to_owned()))?;
-        let client = match parsed.scheme() {
-            "http" => &self.plain,
-            "https" => self.secure()?,
-            _ => return Err(ClientError::Url(url.to_owned())),
-        };
-        let request = client.post(parsed).body(body).send();
-        let mut response = request.await.map_err(|error| self.failed(&error))?;
+        let (client, url) = self.resolve(url, "add-checkpoint")?;
+        self.answer(client.post(url).body(body)).await
+    }
+
+    /// Gets a page below the monitoring prefix `url`.
+    pub(super) async fn get(&self, url: &str, path: &str) -> Result<Answer, ClientError> {
+        let (client, url) = self.resolve(url, path)?;
+        self.answer(client.get(url)).await
+    }
+
+    fn resolve(&self, prefix: &str, path: &str) -> Result<(&reqwest::Client, reqwest::Url), ClientError> {
+        let refused = || ClientError::Url(prefix.to_owned());
+        let url = reqwest::Url::parse(&format!("{prefix}/{path}")).map_err(|_| refused())?;
+        match url.scheme() {
+            "http" => Ok((&self.plain, url)),
+            "https" => Ok((self.secure()?, url)),
+            _ => Err(refused()),
+        }
+    }
+
+    async fn answer(&self, request: reqwest::RequestBuilder) -> Result<Answer, ClientError> {
+        let mut response = request.send().await.map_err(|error| self.failed(&error))?;
         let media_type = response
             .headers()
             .get(reqwest::header::CONTENT_TYPE)
@@ -112,13 +125,13 @@ fn builder(timeout: Duration) -> reqwest::ClientBuilder {
         .timeout(timeout)
 }
 
-/// An error with all its causes, since reqwest keeps what went wrong in the last of them.
+/// What went wrong: the causes of an error, since reqwest itself only says that a request failed, and where.
 fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
+    let Some(mut cause) = error.source() else { return error.to_string() };
+    let mut text = cause.to_string();
+    while let Some(next) = cause.source() {
+        text = format!("{text}: {next}");
+        cause = next;
     }
     text
 }

@@ -22,9 +22,13 @@ use thiserror::Error;
 mod client;
 mod exchange;
 mod publication;
+mod recall;
 
 pub use client::{ANSWER_BYTES_MAX, Client, ClientError, REQUEST_TIMEOUT};
-pub use publication::{OnShortfall, Publication, PublicationError, Quorum, Terms, publish};
+pub use publication::{
+    OnShortfall, Publication, PublicationError, Quorum, Terms, compare_with_witnesses, publish,
+};
+pub use recall::{Recalled, recall};
 
 /// What a round needs to know of the log whose checkpoint it carries.
 ///
@@ -196,6 +200,18 @@ pub enum AlarmKind {
         /// The size submitted.
         submitted: u64,
     },
+    /// The witness remembers a checkpoint, signed by this log, that the journal does not continue.
+    #[error(
+        "it remembers size {cosigned} of {origin}, which this log signed and this journal does not continue: \
+         the journal was rolled back or rewritten; nothing is signed, for the witness would refuse it \
+         (HTTP 409 or 422). Bring back the newer journal"
+    )]
+    Remembered {
+        /// The log.
+        origin: String,
+        /// The size the witness has cosigned.
+        cosigned: u64,
+    },
     /// The witness found that the checkpoint does not continue the one it cosigned.
     #[error(
         "it refuses size {submitted} of {origin} as no continuation of size {old}, which it has cosigned \
@@ -285,15 +301,13 @@ fn groups(policy: &Policy) -> Vec<Asked> {
     for (position, witness) in policy.witnesses().iter().enumerate() {
         let url = witness.url().unwrap_or_default().trim_end_matches('/').to_owned();
         let name = witness.name.to_string();
-        match groups.iter_mut().find(|group| !url.is_empty() && group.url == url) {
-            Some(group) => {
-                group.witnesses.push(position);
-                group.names = format!("{}, {name}", group.names);
-            }
-            None => {
-                let key_name = witness.key.name().to_string();
-                groups.push(Asked { witnesses: vec![position], names: name, key_name, url });
-            }
+        let same_url = |group: &&mut Asked| !url.is_empty() && group.url == url;
+        if let Some(group) = groups.iter_mut().find(same_url) {
+            group.witnesses.push(position);
+            group.names = format!("{}, {name}", group.names);
+        } else {
+            let key_name = witness.key.name().to_string();
+            groups.push(Asked { witnesses: vec![position], names: name, key_name, url });
         }
     }
     groups

@@ -10,8 +10,10 @@ use runseal_tlog::{
 };
 use thiserror::Error;
 
-use super::{Alarm, Client, Failure, Patience, Round, Submission, SubmittingLog, cosign};
-use crate::{Log, ProofError, PublishError};
+use super::{
+    Alarm, AlarmKind, Client, Failure, Patience, Recalled, Round, Submission, SubmittingLog, cosign, recall,
+};
+use crate::{CheckpointError as SignError, Log, ProofError, PublishError};
 
 /// What to do with a checkpoint that too few witnesses cosigned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +79,29 @@ pub enum PublicationError {
     /// More cosignatures than a note holds.
     #[error(transparent)]
     Note(#[from] NoteError),
+}
+
+/// Holds `log` against what the witnesses of `policy` remember of it, before anything is signed.
+///
+/// # Errors
+/// When the log's own hashes cannot be read.
+pub async fn compare_with_witnesses(
+    client: &Client,
+    policy: &Policy,
+    log: &Arc<Log>,
+) -> Result<Vec<Alarm>, SignError> {
+    let mut alarms = Vec::new();
+    for Recalled { asked, checkpoint } in recall(client, policy, &log.vkey()).await {
+        let (size, root, by) = (checkpoint.size(), *checkpoint.root(), asked.to_string());
+        match super::blocking(log, move |log| log.compare(size, root, by)).await {
+            Ok(()) => {}
+            Err(SignError::NotAnExtension { origin, .. }) => {
+                alarms.push(Alarm { asked, kind: AlarmKind::Remembered { origin, cosigned: size } });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(alarms)
 }
 
 /// Whose witnesses to ask, and how long.

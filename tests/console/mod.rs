@@ -145,11 +145,8 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let of = |line: &'_ str| {
-            line.split_once(": ").filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.to_owned())
-        };
-        let at = self.head.lines().position(|line| of(line).is_some())?;
-        self.head.lines().nth(at)?.split_once(": ").map(|(_, value)| value)
+        let headers = self.head.lines().filter_map(|line| line.split_once(": "));
+        headers.into_iter().find(|(header, _)| header.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     pub(crate) fn text(&self) -> String {

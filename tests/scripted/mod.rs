@@ -61,8 +61,8 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    pub(crate) fn size(size: impl ToString) -> Self {
-        Self::Plain(409, "text/x.tlog.size", format!("{}\n", size.to_string()).into_bytes())
+    pub(crate) fn size(size: u64) -> Self {
+        Self::Plain(409, "text/x.tlog.size", format!("{size}\n").into_bytes())
     }
 
     pub(crate) fn lines(lines: &[String]) -> Self {
@@ -198,7 +198,7 @@ impl Cosigner {
 
     /// `<name>+<hex key id>+<base64 of type and public key>`.
     pub(crate) fn vkey(&self) -> String {
-        let id: String = self.key_id(4).iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = hex::encode(self.key_id(4));
         let material = [&[4], self.key.verifying_key().as_bytes().as_slice()].concat();
         format!("{}+{id}+{}", self.name, STANDARD.encode(material))
     }
