@@ -366,7 +366,8 @@ impl SignerKey {
         }
     }
 
-    fn seed(&self) -> Zeroizing<[u8; SEED_BYTES]> {
+    /// The secret seed, for protocols that know the key in another form than notes do.
+    pub fn seed(&self) -> Zeroizing<[u8; SEED_BYTES]> {
         match &self.secret {
             Secret::Ed25519(key) => Zeroizing::new(key.to_bytes()),
             Secret::MlDsa44(key) => {

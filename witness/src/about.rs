@@ -11,7 +11,7 @@ use crate::state::{Cosigned, StateError};
 use crate::witness::Witness;
 
 /// Most logs on one page.
-const PAGE: usize = 1000;
+pub(crate) const PAGE: usize = 1000;
 
 /// The about page as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ fn about(witness: &Witness, after: Option<&str>) -> Result<About, StateError> {
     let next = if more { logs.last().map(|log| log.origin.clone()) } else { None };
     Ok(About {
         name: witness.keys().name().to_string(),
-        vkeys: witness.keys().verifiers().map(ToString::to_string).collect(),
+        vkeys: witness.keys().verifiers().iter().map(ToString::to_string).collect(),
         following: witness.logs().len(),
         logs: logs.iter().map(LogStatus::from).collect(),
         next,

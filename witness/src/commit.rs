@@ -4,11 +4,14 @@
 //! everybody in it with an error, and the file is opened anew before anything else is written.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::metrics::Metrics;
 use crate::state::{Applied, Change, Store};
 
 /// Changes waiting to be written. Whoever comes after waits with its request.
@@ -37,10 +40,11 @@ impl Commits {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(store: Arc<dyn Store>) -> std::io::Result<(Self, JoinHandle<()>)> {
+    pub fn start(store: Arc<dyn Store>, metrics: Arc<Metrics>) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (queue, jobs) = mpsc::channel(QUEUE);
-        let thread =
-            std::thread::Builder::new().name("commit".to_owned()).spawn(move || write(&*store, jobs))?;
+        let thread = std::thread::Builder::new()
+            .name("commit".to_owned())
+            .spawn(move || write(&*store, &metrics, jobs))?;
         Ok((Self { queue }, thread))
     }
 
@@ -55,7 +59,7 @@ impl Commits {
     }
 }
 
-fn write(store: &dyn Store, mut jobs: mpsc::Receiver<Job>) {
+fn write(store: &dyn Store, metrics: &Metrics, mut jobs: mpsc::Receiver<Job>) {
     let mut failed = false;
     let mut batch = Vec::with_capacity(BATCH);
     while let Some(first) = jobs.blocking_recv() {
@@ -67,7 +71,10 @@ fn write(store: &dyn Store, mut jobs: mpsc::Receiver<Job>) {
         let (changes, answers): (Vec<_>, Vec<_>) =
             batch.drain(..).map(|job| (job.change, job.answer)).unzip();
         let recovered = if failed { store.recover() } else { Ok(()) };
+        let started = Instant::now();
         let outcome = recovered.and_then(|()| store.commit(&changes));
+        metrics.commit_seconds.observe(started.elapsed());
+        metrics.state_failed.store(outcome.is_err(), Ordering::Relaxed);
         if let Err(error) = &outcome {
             tracing::error!(target: "state", %error, changes = changes.len(), "cannot write the state; nothing is cosigned");
         } else if failed {
@@ -76,6 +83,7 @@ fn write(store: &dyn Store, mut jobs: mpsc::Receiver<Job>) {
         failed = outcome.is_err();
         match outcome {
             Ok(applied) => {
+                metrics.committed_changes.fetch_add(applied.len() as u64, Ordering::Relaxed);
                 for (answer, applied) in answers.into_iter().zip(applied) {
                     // Whoever asked may have gone; the change stands all the same.
                     let _ = answer.send(Ok(applied));

@@ -1,14 +1,17 @@
 //! How a command ends: its exit code, and the error that a person reads.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use thiserror::Error;
 
+use crate::agent::AgentError;
+use crate::bastion::BastionError;
+use crate::fetch::FetchError;
 use crate::keys::{KeyFileError, KeysError};
 use crate::logs::LogsError;
 use crate::state::StateError;
+use crate::transfer::TransferError;
 
 /// Exit codes, the same for every command of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,14 +81,35 @@ pub enum Failure {
         /// Why not.
         source: std::io::Error,
     },
-    /// The server ended by itself.
-    #[error("the server on {address} stopped: {source}")]
-    Serve {
-        /// The address served.
-        address: SocketAddr,
-        /// Why.
+    /// A file that cannot be read.
+    #[error("cannot read {path}: {source}", path = .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
         source: std::io::Error,
     },
+    /// An ssh-agent.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// A bastion.
+    #[error(transparent)]
+    Bastion(#[from] BastionError),
+    /// Moving a state.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+    /// There is no way to fetch anything.
+    #[error("cannot set up fetching over the network: {0}")]
+    Fetch(#[from] FetchError),
+    /// No list of logs is named.
+    #[error("no list of logs is given; use --logs FILE, or RUNSEAL_LOGS")]
+    NoLists,
+    /// No database is named.
+    #[error("no database is given; use --db FILE, or RUNSEAL_DB")]
+    NoDatabase,
+    /// A log that no list names.
+    #[error("--accept-key-change {0}: no list names a log with this origin")]
+    UnknownLog(String),
 }
 
 impl Failure {
@@ -93,13 +117,19 @@ impl Failure {
     pub const fn exit(&self) -> Exit {
         match self {
             Self::KeyFile(error) => error.exit(),
-            Self::Keys(_) => Exit::Usage,
             Self::Logs(error) => error.exit(),
             Self::State(error) => error.exit(),
-            Self::Listen { .. } | Self::Output(_) | Self::Status { .. } | Self::Write { .. } => {
-                Exit::Unfinished
+            Self::Transfer(error) => error.exit(),
+            Self::Agent(_)
+            | Self::Listen { .. }
+            | Self::Output(_)
+            | Self::Status { .. }
+            | Self::Read { .. }
+            | Self::Write { .. } => Exit::Unfinished,
+            Self::Keys(_) | Self::Bastion(_) | Self::NoLists | Self::NoDatabase | Self::UnknownLog(_) => {
+                Exit::Usage
             }
-            Self::Start(_) | Self::Serve { .. } => Exit::Fault,
+            Self::Start(_) | Self::Fetch(_) => Exit::Fault,
         }
     }
 }

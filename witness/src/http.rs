@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -11,10 +12,13 @@ use hyper::header::{
     ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER,
 };
 use hyper::{Method, Request, Response, StatusCode, Version};
+use runseal_tlog::note::SignatureLine;
 use runseal_tlog::request::{REQUEST_BYTES_MAX, SIZE_CONTENT_TYPE};
 
 use crate::about;
-use crate::witness::{Refusal, Witness};
+use crate::clock;
+use crate::metrics::{Call, Outcome};
+use crate::witness::{Blame, Refusal, Witness};
 
 /// How long a body may take.
 pub const BODY_TIME: Duration = Duration::from_secs(10);
@@ -30,11 +34,10 @@ pub type Answer = Response<Full<Bytes>>;
 pub async fn answer(witness: Arc<Witness>, request: Request<Incoming>) -> Answer {
     let version = request.version();
     let mut answer = route(&witness, request).await;
-    if answer.status() == StatusCode::PAYLOAD_TOO_LARGE || answer.status() == StatusCode::REQUEST_TIMEOUT {
-        // The rest of the body is not read; HTTP/2 resets the stream instead.
-        if version < Version::HTTP_2 {
-            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
+    let cut = [StatusCode::PAYLOAD_TOO_LARGE, StatusCode::REQUEST_TIMEOUT].contains(&answer.status());
+    // The rest of such a body is not read; HTTP/2 resets the stream instead.
+    if cut && version < Version::HTTP_2 {
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     answer
 }
@@ -42,21 +45,45 @@ pub async fn answer(witness: Arc<Witness>, request: Request<Incoming>) -> Answer
 async fn route(witness: &Witness, request: Request<Incoming>) -> Answer {
     let path = request.uri().path();
     let readable = matches!(*request.method(), Method::GET | Method::HEAD);
+    let call = match path {
+        "/add-checkpoint" => Some(Call::AddCheckpoint),
+        "/sign-subtree" if witness.keys().signs_subtrees() => Some(Call::SignSubtree),
+        _ => None,
+    };
+    if let Some(call) = call {
+        return if request.method() == Method::POST {
+            sign(witness, call, request.into_body()).await
+        } else {
+            not_allowed("POST")
+        };
+    }
     match path {
-        "/add-checkpoint" if request.method() == Method::POST => match body(request.into_body()).await {
-            Ok(body) => add_checkpoint(witness, &body).await,
-            Err(answer) => answer,
-        },
-        "/add-checkpoint" => not_allowed("POST"),
-        "/" | "/healthz" if !readable => not_allowed("GET, HEAD"),
+        "/" | "/healthz" | "/metrics" if !readable => not_allowed("GET, HEAD"),
         "/" => about::answer(witness, request.headers().get(ACCEPT), request.uri().query()),
-        "/healthz" => text(StatusCode::OK, "ok\n"),
+        "/healthz" => health(witness),
+        "/metrics" => metrics(witness),
         _ => match origin_hash(path) {
             Some(hash) if readable => checkpoint(witness, &hash),
             Some(_) => not_allowed("GET, HEAD"),
             None => text(StatusCode::NOT_FOUND, "there is nothing here\n"),
         },
     }
+}
+
+fn health(witness: &Witness) -> Answer {
+    if witness.metrics().state_failed.load(Ordering::Relaxed) {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "the last write of the state failed\n");
+    }
+    match clock::time_after(witness.clock().now(), 0) {
+        Ok(_) => text(StatusCode::OK, "ok\n"),
+        Err(fault) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{fault}\n")),
+    }
+}
+
+fn metrics(witness: &Witness) -> Answer {
+    let mut answer = text(StatusCode::OK, witness.metrics().page());
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4"));
+    answer
 }
 
 /// The hash in `/<64 lower-case hex digits>/checkpoint`.
@@ -67,64 +94,113 @@ fn origin_hash(path: &str) -> Option<[u8; 32]> {
     (lower && hex::decode_to_slice(digits, &mut hash).is_ok()).then_some(hash)
 }
 
-async fn body(body: Incoming) -> Result<Bytes, Answer> {
-    let too_long = || text(StatusCode::PAYLOAD_TOO_LARGE, "the request body is over 128 KiB\n");
+/// Why a body was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NoBody {
+    TooLong,
+    CutShort,
+    TimedOut,
+}
+
+async fn read(body: Incoming) -> Result<Bytes, NoBody> {
     // A length that is said to be too long is believed at once.
     if body.size_hint().lower() > REQUEST_BYTES_MAX as u64 {
-        return Err(too_long());
+        return Err(NoBody::TooLong);
     }
     match tokio::time::timeout(BODY_TIME, Limited::new(body, REQUEST_BYTES_MAX).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
-        Ok(Err(_)) => Err(text(StatusCode::BAD_REQUEST, "the request body was cut short\n")),
-        Err(_) => Err(text(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time\n")),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(NoBody::TooLong),
+        Ok(Err(_)) => Err(NoBody::CutShort),
+        Err(_) => Err(NoBody::TimedOut),
     }
 }
 
-async fn add_checkpoint(witness: &Witness, body: &[u8]) -> Answer {
-    match witness.add_checkpoint(body).await {
-        Ok(lines) => {
-            let body = lines.iter().fold(String::with_capacity(256 * lines.len()), |mut body, line| {
-                // Writing to a string cannot fail.
-                let _ = writeln!(body, "{line}");
-                body
-            });
-            tracing::debug!(target: "cosigned", lines = lines.len());
-            text(StatusCode::OK, body)
+async fn sign(witness: &Witness, call: Call, body: Incoming) -> Answer {
+    let started = Instant::now();
+    let (outcome, answer) = match read(body).await {
+        Ok(body) => {
+            let signed = match call {
+                Call::AddCheckpoint => witness.add_checkpoint(&body).await,
+                Call::SignSubtree => witness.sign_subtree(&body).await,
+            };
+            match signed {
+                Ok(lines) => (Outcome::Signed, signature_lines(&lines)),
+                Err(refusal) => {
+                    report(call, &refusal);
+                    (refusal.outcome(), refuse(&refusal))
+                }
+            }
         }
-        Err(refusal) => refuse(&refusal),
+        Err(NoBody::TooLong) => {
+            (Outcome::TooLong, text(StatusCode::PAYLOAD_TOO_LARGE, "the request body is over 128 KiB\n"))
+        }
+        Err(NoBody::CutShort) => {
+            (Outcome::Malformed, text(StatusCode::BAD_REQUEST, "the request body was cut short\n"))
+        }
+        Err(NoBody::TimedOut) => (
+            Outcome::TimedOut,
+            text(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time\n"),
+        ),
+    };
+    witness.metrics().request(call, outcome, started.elapsed());
+    answer
+}
+
+fn signature_lines(lines: &[SignatureLine]) -> Answer {
+    let body = lines.iter().fold(String::with_capacity(256 * lines.len()), |mut body, line| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(body, "{line}");
+        body
+    });
+    text(StatusCode::OK, body)
+}
+
+/// Says what was refused, by whose fault it was. Alarms are said where they are raised.
+fn report(call: Call, refusal: &Refusal) {
+    let outcome = refusal.outcome().name();
+    match refusal.blame() {
+        Blame::Client => tracing::debug!(target: "client_error", ?call, outcome, reason = %refusal),
+        Blame::StaleClient => tracing::debug!(target: "stale_client", ?call, outcome, reason = %refusal),
+        Blame::Witness => {
+            let cause = std::error::Error::source(refusal).map(ToString::to_string);
+            tracing::warn!(target: "witness_error", ?call, outcome, reason = %refusal, cause);
+        }
     }
 }
 
 /// The one place where refusals become statuses.
 const fn status(refusal: &Refusal) -> StatusCode {
     match refusal {
-        Refusal::Malformed(_) | Refusal::NotACheckpoint(_) | Refusal::OldSizeAboveNew { .. } => {
-            StatusCode::BAD_REQUEST
-        }
-        Refusal::UnknownOrigin(_) => StatusCode::NOT_FOUND,
-        Refusal::NotSigned(_) => StatusCode::FORBIDDEN,
+        Refusal::Malformed(_)
+        | Refusal::NotACheckpoint(_)
+        | Refusal::OldSizeAboveNew { .. }
+        | Refusal::SubtreeBeyondCheckpoint { .. } => StatusCode::BAD_REQUEST,
+        Refusal::UnknownOrigin(_) | Refusal::NoSubtrees => StatusCode::NOT_FOUND,
+        Refusal::NotSigned(_) | Refusal::NotCosigned(_) => StatusCode::FORBIDDEN,
         Refusal::Conflict { .. } => StatusCode::CONFLICT,
-        Refusal::Inconsistent(_) => StatusCode::UNPROCESSABLE_ENTITY,
-        Refusal::Clock(_)
-        | Refusal::Cosign(_)
-        | Refusal::State(_)
-        | Refusal::NotDurable(_)
-        | Refusal::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        Refusal::Inconsistent(_) | Refusal::SubtreeInconsistent(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::OverQuota { .. } => StatusCode::TOO_MANY_REQUESTS,
+        Refusal::Clock(_) | Refusal::Sign(_) | Refusal::State(_) | Refusal::NotDurable(_) | Refusal::Busy => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
     }
 }
 
 fn refuse(refusal: &Refusal) -> Answer {
     let status = status(refusal);
-    tracing::debug!(target: "refused", status = status.as_u16(), reason = %refusal);
     if let Refusal::Conflict { cosigned, .. } = refusal {
         let mut answer = text(status, format!("{cosigned}\n"));
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(SIZE_CONTENT_TYPE));
         return answer;
     }
     let mut answer = text(status, format!("{refusal}\n"));
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_SECONDS));
+    let retry_after = match refusal {
+        Refusal::OverQuota { retry_after } => Some(*retry_after),
+        _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_SECONDS),
+        _ => None,
+    };
+    if let Some(seconds) = retry_after {
+        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     answer
 }

@@ -10,9 +10,11 @@ use runseal_tlog::checkpoint::Checkpoint;
 use runseal_tlog::cosignature::{self, CosignatureError, SUBTREE_NAME_BYTES_MAX};
 use runseal_tlog::key::{Algorithm, KeyError, KeyName, SEED_BYTES, SignerKey, VerifierKey};
 use runseal_tlog::note::SignatureLine;
+use runseal_tlog::subtree::Subtree;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
+use crate::agent::{AgentError, AgentKey};
 use crate::failure::Exit;
 
 /// Longest key file read.
@@ -208,22 +210,67 @@ pub enum KeysError {
     NameTooLong(KeyName),
 }
 
+/// One key to cosign with, wherever its secret is.
+#[derive(Debug)]
+pub enum Cosigner {
+    /// In this process.
+    Local(SignerKey),
+    /// In an ssh-agent.
+    Agent(AgentKey),
+}
+
+impl Cosigner {
+    /// The public half.
+    pub const fn verifier(&self) -> &VerifierKey {
+        match self {
+            Self::Local(key) => key.verifier(),
+            Self::Agent(key) => key.verifier(),
+        }
+    }
+}
+
+impl From<SignerKey> for Cosigner {
+    /// Plain Ed25519 keys, as other tools write them, become cosignature/v1 keys.
+    fn from(key: SignerKey) -> Self {
+        Self::Local(key.into_cosigner())
+    }
+}
+
+impl From<AgentKey> for Cosigner {
+    fn from(key: AgentKey) -> Self {
+        Self::Agent(key)
+    }
+}
+
+/// Why a checkpoint or subtree could not be signed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SignError {
+    /// It cannot be signed with such a key.
+    #[error("{0}")]
+    Cosignature(#[from] CosignatureError),
+    /// The agent failed. What it said is for the operator alone.
+    #[error("the witness's key is not available")]
+    Agent(#[from] AgentError),
+}
+
 /// The keys that one witness cosigns with; a cosignature line each.
 #[derive(Debug)]
 pub struct Keys {
-    signers: Vec<SignerKey>,
+    cosigners: Vec<Cosigner>,
+    verifiers: Vec<VerifierKey>,
 }
 
 impl Keys {
-    /// Puts keys together. Plain Ed25519 keys, as other tools write them, become cosignature/v1 keys.
+    /// Puts keys together.
     ///
     /// # Errors
     /// [`KeysError`].
-    pub fn new(signers: impl IntoIterator<Item = SignerKey>) -> Result<Self, KeysError> {
-        let signers: Vec<SignerKey> = signers.into_iter().map(SignerKey::into_cosigner).collect();
+    pub fn new<K: Into<Cosigner>>(keys: impl IntoIterator<Item = K>) -> Result<Self, KeysError> {
+        let cosigners: Vec<Cosigner> = keys.into_iter().map(Into::into).collect();
         let mut seen: HashMap<Vec<u8>, KeyName> = HashMap::new();
-        for signer in &signers {
-            let verifier = signer.verifier();
+        for cosigner in &cosigners {
+            let verifier = cosigner.verifier();
             let name = verifier.name();
             if verifier.algorithm() == Algorithm::CosignatureMlDsa44
                 && name.as_str().len() > SUBTREE_NAME_BYTES_MAX
@@ -236,29 +283,137 @@ impl Keys {
                 Some(first) => return Err(KeysError::TwoNames { first, second: name.clone() }),
             }
         }
-        if signers.is_empty() { Err(KeysError::None) } else { Ok(Self { signers }) }
+        if cosigners.is_empty() {
+            return Err(KeysError::None);
+        }
+        let verifiers = cosigners.iter().map(|cosigner| cosigner.verifier().clone()).collect();
+        Ok(Self { cosigners, verifiers })
     }
 
     /// The public halves, in the order given.
-    pub fn verifiers(&self) -> impl ExactSizeIterator<Item = &VerifierKey> {
-        self.signers.iter().map(SignerKey::verifier)
+    pub fn verifiers(&self) -> &[VerifierKey] {
+        &self.verifiers
     }
 
     /// The witness's name: that of the first key.
     pub fn name(&self) -> &KeyName {
-        self.signers[0].verifier().name()
+        self.verifiers[0].name()
+    }
+
+    /// Whether signing may block on another process.
+    pub fn may_block(&self) -> bool {
+        self.cosigners.iter().any(|cosigner| matches!(cosigner, Cosigner::Agent(_)))
+    }
+
+    /// Whether a key can cosign subtrees.
+    pub fn signs_subtrees(&self) -> bool {
+        self.subtree_signers().next().is_some()
     }
 
     /// The keys that cosign subtrees.
-    pub fn subtree_signers(&self) -> impl Iterator<Item = &SignerKey> {
-        self.signers.iter().filter(|key| key.verifier().algorithm() == Algorithm::CosignatureMlDsa44)
+    fn subtree_signers(&self) -> impl Iterator<Item = &SignerKey> {
+        self.cosigners.iter().filter_map(|cosigner| match cosigner {
+            Cosigner::Local(key) if key.verifier().algorithm() == Algorithm::CosignatureMlDsa44 => Some(key),
+            Cosigner::Local(_) | Cosigner::Agent(_) => None,
+        })
     }
 
     /// Cosigns a checkpoint at `time` with every key.
     ///
     /// # Errors
-    /// [`CosignatureError`] for a time or an origin that cannot be signed.
-    pub fn cosign(&self, checkpoint: &Checkpoint, time: u64) -> Result<Vec<SignatureLine>, CosignatureError> {
-        self.signers.iter().map(|key| cosignature::cosign(checkpoint, time, key)).collect()
+    /// [`SignError`]; then no key's line is answered.
+    pub fn cosign(&self, checkpoint: &Checkpoint, time: u64) -> Result<Vec<SignatureLine>, SignError> {
+        let sign = |cosigner: &Cosigner| match cosigner {
+            Cosigner::Local(key) => cosignature::cosign(checkpoint, time, key).map_err(SignError::from),
+            Cosigner::Agent(key) => key.cosign(checkpoint, time).map_err(SignError::from),
+        };
+        self.cosigners.iter().map(sign).collect()
+    }
+
+    /// Cosigns a subtree with every key that can.
+    ///
+    /// # Errors
+    /// [`SignError`].
+    pub fn cosign_subtree(&self, origin: &str, subtree: &Subtree) -> Result<Vec<SignatureLine>, SignError> {
+        let sign = |key| cosignature::cosign_subtree(origin, subtree, key).map_err(SignError::from);
+        self.subtree_signers().map(sign).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str, algorithm: Algorithm, seed: u8) -> SignerKey {
+        SignerKey::from_seed(KeyName::new(name).unwrap(), algorithm, &[seed; SEED_BYTES])
+    }
+
+    #[test]
+    fn keys_are_made_once_for_their_owner_alone_and_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("witness.key");
+        let both = [Algorithm::CosignatureEd25519, Algorithm::CosignatureMlDsa44];
+        let made = create(&path, "witness.example/w1", &both).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+        let read_back = read(&path).unwrap();
+        assert!(read_back.iter().map(SignerKey::verifier).eq(&made));
+        assert!(made[0].to_string().starts_with("witness.example/w1+") && made[0] != made[1]);
+        let before = std::fs::read(&path).unwrap();
+        assert!(matches!(create(&path, "other", &both), Err(KeyFileError::Exists(_))));
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        let long = "n".repeat(256);
+        let other = folder.path().join("other.key");
+        assert!(matches!(create(&other, &long, &both), Err(KeyFileError::NameTooLong(256))));
+        assert!(matches!(create(&other, "a b", &both), Err(KeyFileError::Name(_))));
+        assert!(!other.exists());
+    }
+
+    #[test]
+    fn a_key_file_that_others_can_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("witness.key");
+        create(&path, "w.example", &[Algorithm::CosignatureEd25519]).unwrap();
+        for mode in [0o640, 0o604, 0o620, 0o601, 0o644] {
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            let refused = read(&path).unwrap_err();
+            assert!(matches!(refused, KeyFileError::Permissions { mode: found, .. } if found == mode));
+            assert_eq!(refused.exit(), Exit::Usage);
+        }
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o400)).unwrap();
+        assert!(read(&path).is_ok());
+    }
+
+    #[test]
+    fn a_bad_line_is_named_without_what_it_holds() {
+        let path = Path::new("witness.key");
+        let line = key("w.example", Algorithm::CosignatureEd25519, 1).to_line();
+        let broken = format!("# comment\n\n{}x\n", *line);
+        let error = parse(path, &broken).unwrap_err().to_string();
+        assert!(error.contains("witness.key, line 3"), "{error}");
+        let secret = line.rsplit('+').next().unwrap();
+        assert!(!error.contains(&secret[..16]), "{error}");
+        assert!(matches!(parse(path, "# nothing\n"), Err(KeyFileError::Empty(_))));
+        assert_eq!(parse(path, &format!(" {} \r\n", *line)).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_plain_ed25519_key_of_other_tools_cosigns() {
+        let plain = key("w.example", Algorithm::Ed25519, 1);
+        let keys = Keys::new([plain]).unwrap();
+        assert_eq!(keys.verifiers()[0].algorithm(), Algorithm::CosignatureEd25519);
+    }
+
+    #[test]
+    fn one_key_in_two_roles_is_refused() {
+        let ed = Algorithm::CosignatureEd25519;
+        assert!(matches!(Keys::new([key("a", ed, 1), key("b", ed, 1)]), Err(KeysError::TwoNames { .. })));
+        assert!(matches!(Keys::new([key("a", ed, 1), key("a", ed, 1)]), Err(KeysError::Repeated(_))));
+        assert!(matches!(
+            Keys::new([key("a", ed, 1), key("a", Algorithm::Ed25519, 1)]),
+            Err(KeysError::Repeated(_))
+        ));
+        assert!(matches!(Keys::new(Vec::<SignerKey>::new()), Err(KeysError::None)));
+        assert!(Keys::new([key("a", ed, 1), key("a", Algorithm::CosignatureMlDsa44, 1)]).is_ok());
     }
 }

@@ -10,20 +10,22 @@ use runseal_tlog::key::{Algorithm, VerifierKey};
 use runseal_tlog::policy::{Policy, PolicyError};
 use thiserror::Error;
 
+use crate::admission::Gate;
 use crate::failure::Exit;
-use crate::keys::Keys;
+use crate::fetch::FetchError;
 use crate::list::{self, ListError};
 
 /// Longest list read, from a file or a server.
 pub const LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// One log, as the lists together describe it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Log {
     origin: Arc<str>,
     keys: Vec<VerifierKey>,
     url: Option<String>,
     queries_per_day: Option<u64>,
+    gate: Arc<Gate>,
 }
 
 impl Log {
@@ -50,6 +52,11 @@ impl Log {
     /// Requests a day that it may make; `None` for as many as it likes.
     pub const fn queries_per_day(&self) -> Option<u64> {
         self.queries_per_day
+    }
+
+    /// Its place in line.
+    pub fn gate(&self) -> &Gate {
+        &self.gate
     }
 }
 
@@ -85,6 +92,17 @@ pub enum LogsError {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
+    },
+    /// A URL that is not fetched from.
+    #[error("{0}: a list of logs is fetched over https (http is for loopback alone)")]
+    Url(String),
+    /// A list that could not be fetched and was never fetched before.
+    #[error("cannot fetch the list of logs {url}: {reason}")]
+    Fetch {
+        /// Its URL.
+        url: String,
+        /// Why not.
+        reason: FetchError,
     },
     /// Far too long.
     #[error("the list of logs {0} is over {LIST_BYTES_MAX} bytes")]
@@ -153,8 +171,9 @@ impl LogsError {
     /// The exit code for this error.
     pub const fn exit(&self) -> Exit {
         match self {
-            Self::Io { .. } => Exit::Unfinished,
+            Self::Io { .. } | Self::Fetch { .. } => Exit::Unfinished,
             Self::Missing(_)
+            | Self::Url(_)
             | Self::TooLong(_)
             | Self::List { .. }
             | Self::Policy { .. }
@@ -227,6 +246,33 @@ pub fn parse(source: &str, bytes: &[u8]) -> Result<Vec<Listed>, LogsError> {
         .collect())
 }
 
+/// The vkeys accepted for each log ever cosigned.
+pub type KnownKeys = HashMap<String, Vec<String>>;
+
+/// A log of the lists has keys that were not accepted for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyChange {
+    /// The log.
+    pub origin: String,
+    /// The keys accepted before.
+    pub accepted: Vec<String>,
+    /// The keys listed now and refused.
+    pub refused: Vec<String>,
+}
+
+impl fmt::Display for KeyChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the log {} is listed with a key that is not accepted for it: {} (accepted: {}); what it signs is refused. If the change is genuine, start with --accept-key-change {}",
+            self.origin,
+            self.refused.join(", "),
+            self.accepted.join(", "),
+            self.origin
+        )
+    }
+}
+
 /// All logs a witness follows, by origin.
 #[derive(Debug, Default, Clone)]
 pub struct LogSet {
@@ -234,27 +280,27 @@ pub struct LogSet {
 }
 
 impl LogSet {
-    /// Puts the sources together and holds them against the witness's own keys.
+    /// Puts the sources together and holds them against the witness's own keys, `own`.
     ///
     /// Entries for one origin are one log with several keys; the larger allowance and the first URL
     /// count.
     ///
     /// # Errors
     /// [`LogsError`].
-    pub fn new(listed: impl IntoIterator<Item = Listed>, keys: &Keys) -> Result<Self, LogsError> {
-        let subtree = keys.subtree_signers().next().is_some();
-        let own: Vec<Vec<u8>> = keys.verifiers().map(VerifierKey::public_key).collect();
+    pub fn new(listed: impl IntoIterator<Item = Listed>, own: &[VerifierKey]) -> Result<Self, LogsError> {
+        let subtree = own.iter().any(|key| key.algorithm() == Algorithm::CosignatureMlDsa44);
+        let own_public: Vec<Vec<u8>> = own.iter().map(VerifierKey::public_key).collect();
         let mut logs: HashMap<Arc<str>, Log> = HashMap::new();
         for entry in listed {
             let Listed { place, origin, key, url, queries_per_day } = entry;
             if key.algorithm() != Algorithm::Ed25519 {
                 return Err(LogsError::LogKeyType { place, origin, kind: key.algorithm() as u8 });
             }
-            let named = |name: &str| keys.verifiers().any(|own| own.name().as_str() == name);
+            let named = |name: &str| own.iter().any(|key| key.name().as_str() == name);
             if named(&origin) || named(key.name().as_str()) {
                 return Err(LogsError::OwnName { place, origin });
             }
-            if own.contains(&key.public_key()) {
+            if own_public.contains(&key.public_key()) {
                 return Err(LogsError::OwnKey { place, origin });
             }
             if subtree && origin.len() > SUBTREE_NAME_BYTES_MAX {
@@ -268,6 +314,7 @@ impl LogSet {
                 keys: Vec::with_capacity(1),
                 url: None,
                 queries_per_day,
+                gate: Arc::default(),
             });
             if !log.keys.contains(&key) {
                 log.keys.push(key);
@@ -279,6 +326,35 @@ impl LogSet {
             log.queries_per_day = log.queries_per_day.zip(queries_per_day).map(|(a, b)| a.max(b));
         }
         Ok(Self { logs: logs.into_iter().map(|(origin, log)| (origin, Arc::new(log))).collect() })
+    }
+
+    /// Takes over the gates of logs that `before` had too, so that a reload refills no bucket.
+    #[must_use]
+    pub fn with_gates_of(mut self, before: &Self) -> Self {
+        for (origin, log) in &mut self.logs {
+            if let Some(known) = before.logs.get(origin) {
+                Arc::make_mut(log).gate = Arc::clone(&known.gate);
+            }
+        }
+        self
+    }
+
+    /// Trusts, for each origin in `known`, only the keys accepted for it before. A log left without
+    /// a key stays known and has nothing accepted.
+    pub fn hold_to(&mut self, known: &KnownKeys) -> Vec<KeyChange> {
+        let mut changes = Vec::new();
+        for (origin, accepted) in known {
+            let Some(log) = self.logs.get_mut(&**origin) else { continue };
+            let is_accepted = |key: &VerifierKey| accepted.contains(&key.to_string());
+            let refused: Vec<String> =
+                log.keys.iter().filter(|key| !is_accepted(key)).map(ToString::to_string).collect();
+            if !refused.is_empty() {
+                Arc::make_mut(log).keys.retain(is_accepted);
+                changes.push(KeyChange { origin: origin.clone(), accepted: accepted.clone(), refused });
+            }
+        }
+        changes.sort_by(|a, b| a.origin.cmp(&b.origin));
+        changes
     }
 
     /// The log of an origin.

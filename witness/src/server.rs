@@ -1,52 +1,61 @@
 //! Connections: how many, how long, and how they end.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::http;
+use crate::patience::{Activity, Limits, Patient};
 use crate::witness::Witness;
 
 /// Most connections at once; more wait to be accepted.
 pub const CONNECTIONS_MAX: usize = 4096;
-/// How long a request's header may take, from the first waiting for it.
+/// How long a request's header may take, from its first byte.
 pub const HEADER_TIME: Duration = Duration::from_secs(5);
+/// How long a connection may say nothing between requests.
+pub const IDLE_TIME: Duration = Duration::from_secs(75);
 /// How long what is in flight may take to finish once the server is told to stop.
 pub const DRAIN_TIME: Duration = Duration::from_secs(10);
+/// No limit, within what a clock can add.
+const FOR_EVER: Duration = Duration::from_hours(100 * 365 * 24);
+/// How long a client may leave an answer unread before the connection is given up (HTTP/2 pings).
+const PING_TIME: Duration = Duration::from_secs(20);
 /// Requests at once on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 32;
 /// What a header may weigh.
-const HEADER_BYTES_MAX: usize = 16 * 1024;
+const HEADER_BYTES_MAX: u32 = 16 * 1024;
 /// How long to wait after the system refused a connection, which it does when files run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `stop` resolves, then finishes what is in flight.
-///
-/// # Errors
-/// When the listener's address cannot be told.
 pub async fn serve(listener: TcpListener, witness: Arc<Witness>, stop: impl Future<Output = ()>) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
     loop {
-        let accepted = tokio::select! {
+        let (stream, peer, slot) = tokio::select! {
             accepted = accept(&listener, &slots) => accepted,
             () = &mut stop => break,
         };
-        let (stream, peer, slot) = accepted;
         let watcher = graceful.watcher();
         let witness = Arc::clone(&witness);
         tokio::spawn(async move {
             // The slot is free again when the connection has ended.
             let _slot = slot;
-            connection(stream, peer, witness, watcher).await;
+            let connections = &witness.metrics().connections;
+            connections.fetch_add(1, Ordering::Relaxed);
+            connection(stream, peer, Arc::clone(&witness), watcher).await;
+            connections.fetch_sub(1, Ordering::Relaxed);
         });
     }
     drop(listener);
@@ -71,40 +80,69 @@ async fn accept(
     }
 }
 
-async fn connection(
-    stream: TcpStream,
-    peer: SocketAddr,
-    witness: Arc<Witness>,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
+async fn connection(stream: TcpStream, peer: SocketAddr, witness: Arc<Witness>, watcher: Watcher) {
     // Answers are small and complete; waiting to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
-    let Some(http2) = speaks_http2(&stream).await else { return };
-    let service = service_fn(move |request| {
-        let witness = Arc::clone(&witness);
-        async move { Ok::<_, std::convert::Infallible>(http::answer(witness, request).await) }
-    });
-    let io = TokioIo::new(stream);
-    let outcome = if http2 {
-        let connection = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS_MAX)
-            .max_header_list_size(16 * 1024)
-            .keep_alive_interval(Some(Duration::from_secs(20)))
-            .keep_alive_timeout(Duration::from_secs(10))
-            .serve_connection(io, service);
-        watcher.watch(connection).await
-    } else {
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIME)
-            .max_buf_size(HEADER_BYTES_MAX)
-            .serve_connection(io, service);
-        watcher.watch(connection).await
+    let ended = match speaks_http2(&stream).await {
+        Some(true) => serve_http2(stream, witness, watcher, Some(IDLE_TIME)).await,
+        Some(false) => serve_http1(stream, witness, watcher).await,
+        None => return,
     };
-    if let Err(error) = outcome {
+    if let Err(error) = ended {
         tracing::debug!(target: "server", %peer, %error, "connection ended");
     }
+}
+
+async fn serve_http1(stream: TcpStream, witness: Arc<Witness>, watcher: Watcher) -> hyper::Result<()> {
+    let activity = Arc::new(Activity::default());
+    let limits = Limits { idle: IDLE_TIME, header: Some(HEADER_TIME) };
+    let io = TokioIo::new(Patient::new(stream, limits, Arc::clone(&activity)));
+    let service = service_fn(move |request| {
+        let (witness, in_request) = (Arc::clone(&witness), activity.begin());
+        async move {
+            let answer = http::answer(witness, request).await;
+            drop(in_request);
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(None)
+        .max_header_size(HEADER_BYTES_MAX as usize)
+        .serve_connection(io, service);
+    watcher.watch(connection).await
+}
+
+/// Serves HTTP/2 on a stream, whoever opened it. Without `idle` it may say nothing as long as it
+/// answers pings.
+pub(crate) async fn serve_http2<S>(
+    stream: S,
+    witness: Arc<Witness>,
+    watcher: Watcher,
+    idle: Option<Duration>,
+) -> hyper::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let activity = Arc::new(Activity::default());
+    let limits = Limits { idle: idle.unwrap_or(FOR_EVER), header: None };
+    let io = TokioIo::new(Patient::new(stream, limits, Arc::clone(&activity)));
+    let service = service_fn(move |request| {
+        let (witness, in_request) = (Arc::clone(&witness), activity.begin());
+        async move {
+            let answer = http::answer(witness, request).await;
+            drop(in_request);
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADER_BYTES_MAX)
+        .keep_alive_interval(Some(PING_TIME))
+        .keep_alive_timeout(PING_TIME)
+        .serve_connection(io, service);
+    watcher.watch(connection).await
 }
 
 /// Whether a client starts with HTTP/2's preface; `None` when it says nothing in time.

@@ -1,21 +1,25 @@
-//! What the witness decides, without HTTP: `add-checkpoint` of c2sp.org/tlog-witness, check by check.
+//! What the witness decides, without HTTP: `add-checkpoint` and `sign-subtree` of
+//! c2sp.org/tlog-witness, check by check.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use runseal_tlog::checkpoint::{Checkpoint, CheckpointError, OpenError, SignedCheckpoint};
 use runseal_tlog::consistency::{self, ConsistencyError, implied_roots};
-use runseal_tlog::cosignature::CosignatureError;
 use runseal_tlog::hash::NodeHash;
-use runseal_tlog::note::SignatureLine;
-use runseal_tlog::request::{AddCheckpoint, RequestError};
+use runseal_tlog::note::{SignatureLine, VerifyError};
+use runseal_tlog::request::{AddCheckpoint, RequestError, SignSubtree};
+use runseal_tlog::subtree::{self, SubtreeError, SubtreeRange};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::clock::{Clock, ClockFault, time_after};
 use crate::commit::{Commits, NotDurable};
-use crate::keys::Keys;
+use crate::evidence::{Contradicting, Evidence};
+use crate::keys::{Keys, SignError};
 use crate::logs::{Log, LogSet};
-use crate::state::{Advance, Alarm, Applied, Change, Head, StateError, Store};
+use crate::metrics::{Metrics, Outcome};
+use crate::state::{Advance, Alarm, Applied, Change, Head, StateError, Store, origin_hash};
 
 /// How often a decision is made anew because the log moved meanwhile. Each time, another request for
 /// the log was served; then the client is told to come back.
@@ -57,12 +61,35 @@ pub enum Refusal {
     /// empty tree's.
     #[error("{0}")]
     Inconsistent(#[from] ConsistencyError),
+    /// No ML-DSA-44 key: `sign-subtree` is not offered.
+    #[error("this witness does not cosign subtrees")]
+    NoSubtrees,
+    /// The subtree ends beyond the checkpoint.
+    #[error("the subtree {range} ends beyond the checkpoint of size {size}")]
+    SubtreeBeyondCheckpoint {
+        /// The subtree.
+        range: SubtreeRange,
+        /// The checkpoint's size.
+        size: u64,
+    },
+    /// The reference checkpoint is not cosigned by this witness.
+    #[error("the checkpoint is not cosigned by this witness: {0}")]
+    NotCosigned(#[source] VerifyError),
+    /// The subtree is not shown to be part of the checkpoint's tree.
+    #[error("{0}")]
+    SubtreeInconsistent(#[source] SubtreeError),
+    /// The log has used up its allowance.
+    #[error("this log has used up its allowance of requests; try again in {retry_after} s")]
+    OverQuota {
+        /// Seconds until the next request is allowed.
+        retry_after: u64,
+    },
     /// The clock cannot be signed by.
     #[error("{0}")]
     Clock(#[from] ClockFault),
-    /// The key cannot sign this.
+    /// The key cannot sign this, or is not to be had.
     #[error("{0}")]
-    Cosign(#[from] CosignatureError),
+    Sign(#[from] SignError),
     /// The state cannot be read.
     #[error("the witness could not read its state")]
     State(#[from] StateError),
@@ -72,6 +99,53 @@ pub enum Refusal {
     /// Too many requests for this log at once.
     #[error("this log has too many requests at once; try again")]
     Busy,
+}
+
+impl Refusal {
+    /// What the metrics call it.
+    pub const fn outcome(&self) -> Outcome {
+        match self {
+            Self::Malformed(_) | Self::NotACheckpoint(_) | Self::SubtreeBeyondCheckpoint { .. } => {
+                Outcome::Malformed
+            }
+            Self::UnknownOrigin(_) | Self::NoSubtrees => Outcome::UnknownOrigin,
+            Self::NotSigned(_) | Self::NotCosigned(_) => Outcome::NotSigned,
+            Self::OldSizeAboveNew { .. } => Outcome::OldSize,
+            Self::Conflict { .. } => Outcome::Conflict,
+            Self::Inconsistent(_) | Self::SubtreeInconsistent(_) => Outcome::Inconsistent,
+            Self::OverQuota { .. } => Outcome::OverQuota,
+            Self::Clock(_) => Outcome::Clock,
+            Self::Sign(_) | Self::State(_) | Self::NotDurable(_) | Self::Busy => Outcome::Unavailable,
+        }
+    }
+
+    /// Whose fault it is.
+    pub const fn blame(&self) -> Blame {
+        match self.outcome() {
+            Outcome::Conflict => Blame::StaleClient,
+            Outcome::Clock | Outcome::Unavailable => Blame::Witness,
+            Outcome::Signed
+            | Outcome::Malformed
+            | Outcome::UnknownOrigin
+            | Outcome::NotSigned
+            | Outcome::OldSize
+            | Outcome::Inconsistent
+            | Outcome::OverQuota
+            | Outcome::TooLong
+            | Outcome::TimedOut => Blame::Client,
+        }
+    }
+}
+
+/// Whose fault a refusal is. A log's own misbehaviour is not among them: that is an alarm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// The request was wrong.
+    Client,
+    /// The request came too late, or too early; the client is told where the log stands.
+    StaleClient,
+    /// The witness cannot do its work.
+    Witness,
 }
 
 /// How a signed checkpoint contradicts the log's history.
@@ -86,6 +160,10 @@ pub enum Contradiction {
     Unproven,
     /// Size zero with another root than the empty tree's.
     Impossible,
+    /// The log publishes less than it published before.
+    Rollback,
+    /// The log publishes a tile that its own checkpoint does not authenticate.
+    BadTile,
 }
 
 impl Contradiction {
@@ -96,11 +174,14 @@ impl Contradiction {
             Self::Rewrite => "rewrite",
             Self::Unproven => "unproven",
             Self::Impossible => "impossible",
+            Self::Rollback => "rollback",
+            Self::BadTile => "bad-tile",
         }
     }
 
-    /// What a checkpoint of `size` and `root` with this proof says against `head`.
-    fn of(head: &Head, checkpoint: &Checkpoint, proof: &[NodeHash]) -> Option<Self> {
+    /// What a submission says against `head`.
+    fn of(head: &Head, submission: &Submission) -> Option<Self> {
+        let checkpoint = submission.signed.checkpoint();
         let (size, root) = (checkpoint.size(), checkpoint.root());
         if size == 0 && *root != NodeHash::EMPTY_ROOT {
             return Some(Self::Impossible);
@@ -108,11 +189,12 @@ impl Contradiction {
         if size == head.size {
             return (*root != head.root).then_some(Self::Fork);
         }
-        match consistency::verify(head.size, &head.root, size, root, proof) {
+        match consistency::verify(head.size, &head.root, size, root, &submission.proof) {
             Err(ConsistencyError::WrongOldRoot { .. } | ConsistencyError::WrongNewRoot { .. }) => {
-                let implied = implied_roots(head.size, size, proof);
-                let rebuilt = implied.is_ok_and(|(_, new)| new == *root);
-                Some(if rebuilt { Self::Rewrite } else { Self::Unproven })
+                let hashes = submission.fraud_hashes(head);
+                let implied = hashes.and_then(|hashes| implied_roots(head.size, size, &hashes).ok());
+                let rewritten = implied.is_some_and(|(old, new)| new == *root && old != head.root);
+                Some(if rewritten { Self::Rewrite } else { Self::Unproven })
             }
             Ok(())
             | Err(
@@ -136,31 +218,71 @@ pub struct Submission {
     pub proof: Vec<NodeHash>,
     /// The checkpoint.
     pub signed: SignedCheckpoint,
+    /// The newer tree's own hashes towards the old size, where the tree itself was at hand.
+    pub tree_hashes: Option<Vec<NodeHash>>,
+}
+
+impl Submission {
+    /// SHA-256 of the checkpoint's text, by which alarms know it.
+    pub fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.signed.note().unverified_text()).into()
+    }
+
+    /// The hashes that a fraud proof against `head` would state. A consistency proof has them but for
+    /// the first one, which it leaves out where the older size is a power of two.
+    fn fraud_hashes(&self, head: &Head) -> Option<Vec<NodeHash>> {
+        let size = self.signed.checkpoint().size();
+        if self.tree_hashes.is_some() {
+            return self.tree_hashes.clone();
+        }
+        if size == head.size {
+            return Some(Vec::new());
+        }
+        (!head.size.is_power_of_two()).then(|| self.proof.clone())
+    }
+}
+
+/// What a witness is made of.
+pub struct Parts {
+    /// Its keys.
+    pub keys: Keys,
+    /// The logs it follows.
+    pub logs: LogSet,
+    /// Its state.
+    pub store: Arc<dyn Store>,
+    /// The thread that writes to `store`.
+    pub commits: Commits,
+    /// Its clock.
+    pub clock: Arc<dyn Clock>,
+    /// What it counts.
+    pub metrics: Arc<Metrics>,
+    /// Where it keeps evidence; `None` to keep none.
+    pub evidence: Option<Evidence>,
 }
 
 /// A witness: keys, logs, state and clock.
 pub struct Witness {
-    keys: Keys,
+    keys: Arc<Keys>,
     logs: RwLock<Arc<LogSet>>,
     store: Arc<dyn Store>,
     commits: Commits,
     clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    evidence: Option<Evidence>,
 }
 
 impl Witness {
-    /// Puts a witness together. `commits` writes to `store`.
-    pub fn new(
-        keys: Keys,
-        logs: LogSet,
-        store: Arc<dyn Store>,
-        commits: Commits,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        Self { keys, logs: RwLock::new(Arc::new(logs)), store, commits, clock }
+    /// Puts a witness together.
+    pub fn new(parts: Parts) -> Self {
+        let Parts { keys, logs, store, commits, clock, metrics, evidence } = parts;
+        let witness =
+            Self { keys: Arc::new(keys), logs: RwLock::default(), store, commits, clock, metrics, evidence };
+        witness.follow(logs);
+        witness
     }
 
     /// The witness's keys.
-    pub const fn keys(&self) -> &Keys {
+    pub fn keys(&self) -> &Keys {
         &self.keys
     }
 
@@ -174,6 +296,11 @@ impl Witness {
         &*self.clock
     }
 
+    /// What is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// The logs followed now.
     pub fn logs(&self) -> Arc<LogSet> {
         Arc::clone(&self.logs.read().unwrap_or_else(PoisonError::into_inner))
@@ -181,7 +308,9 @@ impl Witness {
 
     /// Follows other logs from now on. What is known of those that left stays.
     pub fn follow(&self, logs: LogSet) {
-        *self.logs.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(logs);
+        let mut current = self.logs.write().unwrap_or_else(PoisonError::into_inner);
+        self.metrics.logs.store(logs.len() as u64, Ordering::Relaxed);
+        *current = Arc::new(logs.with_gates_of(&current));
     }
 
     /// Cosigns the checkpoint of an `add-checkpoint` body, or says why not.
@@ -191,26 +320,58 @@ impl Witness {
     /// # Errors
     /// [`Refusal`]; the state is then as it was, alarms aside.
     pub async fn add_checkpoint(&self, body: &[u8]) -> Result<Vec<SignatureLine>, Refusal> {
-        let submission = self.examine(body)?;
+        let request = AddCheckpoint::parse(body)?;
+        let checkpoint = Checkpoint::parse(request.note.unverified_text())?;
+        let log = self.log(&checkpoint)?;
+        let _turn = log.gate().turn().await;
+        let submission = self.examine(&log, request)?;
         self.advance(&submission).await
     }
 
-    /// Everything that can be said of a request without the log's state.
+    /// Cosigns the subtree of a `sign-subtree` body, or says why not.
     ///
     /// # Errors
-    /// [`Refusal`], up to the old size above the checkpoint's.
-    pub fn examine(&self, body: &[u8]) -> Result<Submission, Refusal> {
-        let AddCheckpoint { old_size, proof, note } = AddCheckpoint::parse(body)?;
+    /// [`Refusal`].
+    pub async fn sign_subtree(&self, body: &[u8]) -> Result<Vec<SignatureLine>, Refusal> {
+        if !self.keys.signs_subtrees() {
+            return Err(Refusal::NoSubtrees);
+        }
+        let SignSubtree { subtree, proof, note } = SignSubtree::parse(body)?;
         let checkpoint = Checkpoint::parse(note.unverified_text())?;
+        if subtree.range.end() > checkpoint.size() {
+            let (range, size) = (subtree.range, checkpoint.size());
+            return Err(Refusal::SubtreeBeyondCheckpoint { range, size });
+        }
+        let log = self.log(&checkpoint)?;
+        let _turn = log.gate().turn().await;
+        note.verify(self.keys.verifiers()).map_err(Refusal::NotCosigned)?;
+        subtree::verify_consistency(&subtree, checkpoint.size(), checkpoint.root(), &proof)
+            .map_err(Refusal::SubtreeInconsistent)?;
+        Ok(self.keys.cosign_subtree(checkpoint.origin(), &subtree)?)
+    }
+
+    fn log(&self, checkpoint: &Checkpoint) -> Result<Arc<Log>, Refusal> {
         let log = self.logs().find(checkpoint.origin()).cloned();
-        let log = log.ok_or_else(|| Refusal::UnknownOrigin(checkpoint.origin().to_owned()))?;
+        log.ok_or_else(|| Refusal::UnknownOrigin(checkpoint.origin().to_owned()))
+    }
+
+    /// Everything that can be said of a request without the log's state. It counts against the log's
+    /// allowance once it is seen to be the log's.
+    fn examine(&self, log: &Arc<Log>, request: AddCheckpoint) -> Result<Submission, Refusal> {
+        let AddCheckpoint { old_size, proof, note } = request;
         // No cosigners: a line under this witness's own name, true or false, is nobody's statement
         // about the checkpoint yet, and a false one must not keep the log from ever moving on.
         let signed = SignedCheckpoint::open(note, log.keys(), [])?;
-        if old_size > checkpoint.size() {
-            return Err(Refusal::OldSizeAboveNew { old: old_size, new: checkpoint.size() });
+        if let Some(queries_per_day) = log.queries_per_day() {
+            log.gate()
+                .admit(queries_per_day, self.clock.elapsed())
+                .map_err(|retry_after| Refusal::OverQuota { retry_after })?;
         }
-        Ok(Submission { log, old_size, proof, signed })
+        let new = signed.checkpoint().size();
+        if old_size > new {
+            return Err(Refusal::OldSizeAboveNew { old: old_size, new });
+        }
+        Ok(Submission { log: Arc::clone(log), old_size, proof, signed, tree_hashes: None })
     }
 
     /// Holds a submission against the log's state, and moves the state on.
@@ -218,31 +379,27 @@ impl Witness {
     /// # Errors
     /// [`Refusal`].
     pub async fn advance(&self, submission: &Submission) -> Result<Vec<SignatureLine>, Refusal> {
-        let Submission { log, old_size, proof, signed } = submission;
+        let Submission { log, signed, .. } = submission;
         let checkpoint = signed.checkpoint();
-        let digest: [u8; 32] = Sha256::digest(signed.note().unverified_text()).into();
         for _ in 0..DECISIONS_MAX {
             let head = self.store.head(log.origin())?;
-            if let Err(refusal) = extends(&head, *old_size, checkpoint, proof) {
+            if let Err(refusal) = extends(&head, submission) {
                 // Two roots for one size contradict each other whatever old size was sent with them.
                 let told = matches!(refusal, Refusal::Inconsistent(_)) || checkpoint.size() == head.size;
-                if let Some(contradiction) =
-                    told.then(|| Contradiction::of(&head, checkpoint, proof)).flatten()
-                {
-                    self.raise(log, digest, contradiction, signed).await;
+                if let Some(contradiction) = told.then(|| Contradiction::of(&head, submission)).flatten() {
+                    let hashes = submission.fraud_hashes(&head);
+                    self.raise(log, signed, contradiction, hashes).await;
                 }
                 return Err(refusal);
             }
             let time = time_after(self.clock.now(), head.time)?;
-            // What is signed is printed from what was parsed: should this parser and the log's ever
-            // disagree, the signature fails instead of vouching for bytes nobody understood.
-            let lines = self.keys.cosign(checkpoint, time)?;
+            let lines = self.cosign(checkpoint, time).await?;
             let advance = Advance {
-                origin: log.origin_shared(),
+                log: Arc::clone(log),
                 from: head,
                 to: Head { size: checkpoint.size(), root: *checkpoint.root(), time },
                 note: served_note(signed, &lines),
-                digest,
+                digest: submission.digest(),
             };
             match self.commits.submit(Change::Advance(advance)).await? {
                 Applied::Written => return Ok(lines),
@@ -252,42 +409,88 @@ impl Witness {
         Err(Refusal::Busy)
     }
 
-    async fn raise(
+    /// Signs with every key. What is signed is printed from what was parsed: should this parser and
+    /// the log's ever disagree, the signature fails instead of vouching for bytes nobody understood.
+    async fn cosign(&self, checkpoint: &Checkpoint, time: u64) -> Result<Vec<SignatureLine>, Refusal> {
+        if !self.keys.may_block() {
+            return Ok(self.keys.cosign(checkpoint, time)?);
+        }
+        let (keys, checkpoint) = (Arc::clone(&self.keys), checkpoint.clone());
+        let signed = tokio::task::spawn_blocking(move || keys.cosign(&checkpoint, time)).await;
+        // The task only fails when the runtime is shutting down.
+        signed.map_or(Err(Refusal::Busy), |signed| Ok(signed?))
+    }
+
+    /// Remembers the largest size that a log itself was seen to publish.
+    ///
+    /// # Errors
+    /// [`NotDurable`].
+    pub async fn saw_published(&self, log: &Log, size: u64) -> Result<(), NotDurable> {
+        self.commits.submit(Change::Published { origin: log.origin_shared(), size }).await.map(|_| ())
+    }
+
+    /// Raises an alarm about a checkpoint that the log signed; once for each such checkpoint.
+    pub async fn raise(
         &self,
         log: &Log,
-        digest: [u8; 32],
-        contradiction: Contradiction,
         signed: &SignedCheckpoint,
+        contradiction: Contradiction,
+        hashes: Option<Vec<NodeHash>>,
     ) {
-        let alarm =
-            Alarm { origin: log.origin_shared(), digest, time: self.clock.now(), kind: contradiction.name() };
+        let (kind, text) = (contradiction.name(), signed.note().unverified_text());
+        let digest: [u8; 32] = Sha256::digest(text).into();
+        let alarm = Alarm { origin: log.origin_shared(), digest, time: self.clock.now(), kind };
         match self.commits.submit(Change::Alarm(alarm)).await {
-            Ok(Applied::Written) => tracing::error!(
-                target: "alarm",
-                origin = log.origin(),
-                kind = contradiction.name(),
-                size = signed.checkpoint().size(),
-                root = %signed.checkpoint().root(),
-                "INTEGRITY ALARM: the log signed a checkpoint that contradicts its history"
-            ),
-            Ok(Applied::Known | Applied::Stale) => {}
-            Err(error) => tracing::error!(
-                target: "alarm",
-                origin = log.origin(),
-                kind = contradiction.name(),
-                %error,
-                "INTEGRITY ALARM that could not be stored"
-            ),
+            Ok(Applied::Written) => {}
+            Ok(Applied::Known | Applied::Stale) => return,
+            // Said aloud all the same; it will be raised again when it is seen again.
+            Err(error) => {
+                tracing::error!(target: "alarm", origin = log.origin(), %error, "the alarm is not stored");
+            }
+        }
+        self.metrics.alarms.fetch_add(1, Ordering::Relaxed);
+        let seen = Contradicting {
+            origin: log.origin().to_owned(),
+            keys: log.keys().to_vec(),
+            digest,
+            cosigned: self.store.note(&origin_hash(log.origin())).ok().flatten(),
+            contradicting: signed.note().clone(),
+            hashes,
+        };
+        let kept = self.keep(seen).await;
+        tracing::error!(
+            target: "alarm",
+            origin = log.origin(),
+            kind,
+            size = signed.checkpoint().size(),
+            root = %signed.checkpoint().root(),
+            evidence = kept.as_deref().unwrap_or("not kept"),
+            "INTEGRITY ALARM: the log signed what contradicts its history"
+        );
+    }
+
+    /// Keeps evidence; answers the file to look at.
+    async fn keep(&self, seen: Contradicting) -> Option<String> {
+        let evidence = self.evidence.clone()?;
+        let kept = tokio::task::spawn_blocking(move || evidence.keep(&seen)).await;
+        match kept {
+            Ok(Ok(files)) => files.last().map(|path| path.display().to_string()),
+            Ok(Err(error)) => {
+                tracing::error!(target: "alarm", %error, "the evidence cannot be written");
+                None
+            }
+            Err(_) => None,
         }
     }
 }
 
 /// Whether a checkpoint extends the head: old size, then size zero's root, proof and roots.
-fn extends(head: &Head, old_size: u64, checkpoint: &Checkpoint, proof: &[NodeHash]) -> Result<(), Refusal> {
+fn extends(head: &Head, submission: &Submission) -> Result<(), Refusal> {
+    let (checkpoint, old_size) = (submission.signed.checkpoint(), submission.old_size);
     if old_size != head.size {
         return Err(Refusal::Conflict { old: old_size, cosigned: head.size });
     }
-    consistency::verify(head.size, &head.root, checkpoint.size(), checkpoint.root(), proof)?;
+    consistency::verify(head.size, &head.root, checkpoint.size(), checkpoint.root(), &submission.proof)?;
     Ok(())
 }
 

@@ -1,15 +1,13 @@
 //! The request vectors, decided and over HTTP: this repository's own, and the shared ones where present.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod harness;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use harness::{Answer, Served, TestClock, base64, cosignature_time, get, post, request, unbase64};
+use crate::harness::{
+    self, Answer, Served, TestClock, base64, cosignature_time, get, post, request, unbase64,
+};
 use runseal_tlog::key::{Algorithm, KeyName, SignerKey, VerifierKey};
 use runseal_tlog::note::Note;
 use runseal_witness::keys::Keys;
@@ -112,7 +110,7 @@ impl Case {
 }
 
 fn files() -> Vec<Vectors> {
-    let own = include_str!("data/requests.json").to_owned();
+    let own = include_str!("../data/requests.json").to_owned();
     let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/vectors/witness_requests.json");
     let mut texts = vec![own];
     match std::fs::read_to_string(shared) {
@@ -128,7 +126,7 @@ fn keys(vectors: &Vectors) -> Keys {
     let seed: [u8; 32] = hex::decode(&vectors.witness.seed).unwrap().try_into().unwrap();
     let name = KeyName::new(vectors.witness.name.clone()).unwrap();
     let keys = Keys::new([SignerKey::from_seed(name, Algorithm::CosignatureEd25519, &seed)]).unwrap();
-    assert_eq!(keys.verifiers().next().unwrap().to_string(), vectors.witness.vkey);
+    assert_eq!(keys.verifiers()[0].to_string(), vectors.witness.vkey);
     keys
 }
 
@@ -312,7 +310,7 @@ fn the_witness_of_the_vectors_never_forgets_across_a_reopened_file() {
             let store = (0..100)
                 .find_map(|_| {
                     std::thread::sleep(std::time::Duration::from_millis(5));
-                    runseal_witness::state::RedbStore::open(&path).ok()
+                    runseal_witness::database::RedbStore::open(&path).ok()
                 })
                 .expect("the file opens once its writer is gone");
             assert_eq!(store.head(&state.origin).unwrap(), before, "{name}");
@@ -342,4 +340,98 @@ fn the_about_page_and_health_answer() {
         about.logs[0].root,
         base64(&hex::decode("3b85a9626c1ccb64c6b95ec7fa64888defe2cf12e39e77e10812ce5fcb9cb58e").unwrap())
     );
+}
+
+#[derive(Deserialize)]
+struct SubtreeVectors {
+    log: SubtreeLog,
+    witness_keys: Vec<SubtreeKey>,
+    cases: Vec<SubtreeCase>,
+}
+
+#[derive(Deserialize)]
+struct SubtreeLog {
+    vkey: String,
+}
+
+#[derive(Deserialize)]
+struct SubtreeKey {
+    #[serde(rename = "type")]
+    kind: u8,
+    name: String,
+    seed: String,
+    vkey: String,
+}
+
+#[derive(Deserialize)]
+struct SubtreeCase {
+    id: String,
+    body_b64: String,
+    status: Vec<u16>,
+    answer_message_b64: Option<String>,
+    answer_timestamp: Option<String>,
+}
+
+fn subtree_files() -> Vec<SubtreeVectors> {
+    let own = include_str!("../data/subtree_requests.json").to_owned();
+    let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/vectors/sign_subtree.json");
+    let mut texts = vec![own];
+    match std::fs::read_to_string(shared) {
+        Ok(text) => texts.push(text),
+        Err(error) => eprintln!("only the repository's own sign-subtree vectors are used: {shared}: {error}"),
+    }
+    texts.iter().map(|text| serde_json::from_str(text).unwrap()).collect()
+}
+
+#[test]
+fn every_sign_subtree_vector_is_answered_over_http() {
+    for vectors in subtree_files() {
+        let signers = vectors.witness_keys.iter().map(|key| {
+            let seed: [u8; 32] = hex::decode(&key.seed).unwrap().try_into().unwrap();
+            let algorithm = Algorithm::from_byte(key.kind).unwrap();
+            let signer = SignerKey::from_seed(KeyName::new(key.name.clone()).unwrap(), algorithm, &seed);
+            assert_eq!(signer.verifier().to_string(), key.vkey);
+            signer
+        });
+        let keys = Keys::new(signers).unwrap();
+        let verifiers = keys.verifiers().to_vec();
+        let logs = harness::log_set(&format!("logs/v0\nvkey {}\n", vectors.log.vkey), &keys);
+        let folder = tempfile::tempdir().unwrap();
+        let store = harness::new_store(&folder.path().join("state.redb"), &keys);
+        let served = Served::start(harness::witness(keys, logs, store, TestClock::at(harness::NOW)));
+        assert!(!vectors.cases.is_empty());
+        for case in &vectors.cases {
+            let answer = post(served.address, "/sign-subtree", &unbase64(&case.body_b64));
+            assert!(case.status.contains(&answer.status), "{}: {answer:?}", case.id);
+            if let (200, Some(message)) = (answer.status, &case.answer_message_b64) {
+                let message = unbase64(message);
+                let signed = answer.text().lines().any(|line| {
+                    let line = runseal_tlog::note::SignatureLine::parse(line).unwrap();
+                    let key = verifiers.iter().find(|key| line.is_of(key)).unwrap();
+                    let (time, signature) = line.signature().split_at(8);
+                    let time = u64::from_be_bytes(time.try_into().unwrap()).to_string();
+                    assert_eq!(Some(&time), case.answer_timestamp.as_ref());
+                    mldsa44_verifies(&key.public_key(), &message, signature)
+                });
+                assert!(signed, "{}: {}", case.id, answer.text());
+            }
+        }
+    }
+}
+
+fn mldsa44_verifies(public_key: &[u8], message: &[u8], signature: &[u8]) -> bool {
+    let key = ml_dsa::VerifyingKey::<ml_dsa::MlDsa44>::decode(public_key.try_into().unwrap());
+    let signature = ml_dsa::Signature::<ml_dsa::MlDsa44>::try_from(signature).unwrap();
+    key.verify_with_context(message, &[], &signature)
+}
+
+#[test]
+fn a_witness_without_an_ml_dsa_key_has_no_sign_subtree() {
+    let vectors = subtree_files().remove(0);
+    let keys = harness::witness_keys(&[Algorithm::CosignatureEd25519]);
+    let logs = harness::log_set(&format!("logs/v0\nvkey {}\n", vectors.log.vkey), &keys);
+    let folder = tempfile::tempdir().unwrap();
+    let store = harness::new_store(&folder.path().join("state.redb"), &keys);
+    let served = Served::start(harness::witness(keys, logs, store, TestClock::at(harness::NOW)));
+    assert_eq!(post(served.address, "/sign-subtree", &unbase64(&vectors.cases[0].body_b64)).status, 404);
 }

@@ -1,6 +1,4 @@
 //! A witness to test: in this process, over a real socket, with a clock and a store of the test's own.
-#![allow(dead_code, reason = "each test program uses a part")]
-
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -12,11 +10,14 @@ use std::time::Duration;
 use runseal_tlog::key::{Algorithm, KeyName, SignerKey, VerifierKey};
 use runseal_witness::clock::Clock;
 use runseal_witness::commit::Commits;
+use runseal_witness::database::RedbStore;
+use runseal_witness::evidence::Evidence;
 use runseal_witness::keys::Keys;
 use runseal_witness::logs::{self, LogSet};
+use runseal_witness::metrics::Metrics;
 use runseal_witness::server;
-use runseal_witness::state::{RedbStore, Store};
-use runseal_witness::witness::Witness;
+use runseal_witness::state::Store;
+use runseal_witness::witness::{Parts, Witness};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -56,7 +57,7 @@ pub(crate) fn witness_keys(algorithms: &[Algorithm]) -> Keys {
 
 /// The logs of a list, checked against `keys`.
 pub(crate) fn log_set(list: &str, keys: &Keys) -> LogSet {
-    LogSet::new(logs::parse("test", list.as_bytes()).unwrap(), keys).unwrap()
+    LogSet::new(logs::parse("test", list.as_bytes()).unwrap(), keys.verifiers()).unwrap()
 }
 
 /// A new state file that knows `keys`.
@@ -72,15 +73,27 @@ pub(crate) fn open_store(path: &Path, keys: &Keys) -> Arc<RedbStore> {
     Arc::new(store)
 }
 
-/// A witness over a store, without HTTP.
+/// A witness over a store, without HTTP. Evidence goes nowhere.
 pub(crate) fn witness(
     keys: Keys,
     logs: LogSet,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 ) -> Arc<Witness> {
-    let (commits, _) = Commits::start(Arc::clone(&store)).unwrap();
-    Arc::new(Witness::new(keys, logs, store, commits, clock))
+    witness_with(keys, logs, store, clock, None)
+}
+
+/// The same, with a folder for evidence.
+pub(crate) fn witness_with(
+    keys: Keys,
+    logs: LogSet,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    evidence: Option<Evidence>,
+) -> Arc<Witness> {
+    let metrics = Arc::new(Metrics::default());
+    let (commits, _) = Commits::start(Arc::clone(&store), Arc::clone(&metrics)).unwrap();
+    Arc::new(Witness::new(Parts { keys, logs, store, commits, clock, metrics, evidence }))
 }
 
 /// A witness served on a loopback port until dropped.
