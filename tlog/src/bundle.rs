@@ -62,13 +62,14 @@ pub fn entries(bundle: &[u8], width: u16) -> Result<Vec<&[u8]>, BundleError> {
 /// # Errors
 /// [`BundleError::Short`].
 pub fn prefix(bundle: &[u8], width: u16) -> Result<&[u8], BundleError> {
-    let mut rest = bundle;
+    let (mut prefix, mut rest) = bundle.split_at(0);
     for entry in 0..width {
         let short = BundleError::Short { entry, width };
-        let (length, after) = rest.split_first_chunk::<2>().ok_or(short)?;
-        rest = after.get(usize::from(u16::from_be_bytes(*length))..).ok_or(short)?;
+        let (length, _) = rest.split_first_chunk::<2>().ok_or(short)?;
+        let end = prefix.len() + 2 + usize::from(u16::from_be_bytes(*length));
+        (prefix, rest) = bundle.split_at_checked(end).ok_or(short)?;
     }
-    Ok(&bundle[..bundle.len() - rest.len()])
+    Ok(prefix)
 }
 
 #[cfg(test)]

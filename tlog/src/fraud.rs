@@ -169,10 +169,10 @@ impl FraudProof {
             let hash = NodeHash::from_base64(line).ok_or(FraudProofError::Hash { line: number + 2 })?;
             hashes.push(hash);
         }
-        // A checkpoint has no empty line in its text, so the second blank line ends the older note.
-        let text_end = notes.find("\n\n").ok_or(FraudProofError::Shape)?;
-        let older_end = notes[text_end + 2..].find("\n\n").ok_or(FraudProofError::Shape)? + text_end + 2;
-        let (older, newer) = (&notes[..=older_end], &notes[older_end + 2..]);
+        // A checkpoint has no empty line in its text, so the second one ends the older note.
+        let (older_end, _) = notes.match_indices("\n\n").nth(1).ok_or(FraudProofError::Shape)?;
+        let (older, newer) = notes.split_at(older_end + 1);
+        let newer = newer.strip_prefix('\n').ok_or(FraudProofError::Shape)?;
         Ok(Self {
             hashes,
             older: Note::parse(older.as_bytes()).map_err(FraudProofError::Older)?,

@@ -208,16 +208,14 @@ impl Note {
     /// [`NoteError`].
     pub fn parse(bytes: &[u8]) -> Result<Self, NoteError> {
         let all = std::str::from_utf8(bytes).map_err(|error| NoteError::Utf8(error.valid_up_to()))?;
-        if let Some(at) = all.bytes().position(|byte| byte < b' ' && byte != b'\n') {
-            return Err(NoteError::Control { byte: bytes[at], at });
+        refuse_controls(all)?;
+        if !all.ends_with('\n') {
+            return Err(NoteError::NoFinalNewline);
         }
-        let lines = all.strip_suffix('\n').ok_or(NoteError::NoFinalNewline)?;
-        let split = all.rfind("\n\n").ok_or(NoteError::NoSeparator)?;
-        let (text, block) = (&all[..=split], lines.get(split + 2..).unwrap_or_default());
-        if block.is_empty() {
-            return Err(NoteError::NoSignatures);
-        }
-        let first_line = text.matches('\n').count() + 2;
+        let (text, block) = all.rsplit_once("\n\n").ok_or(NoteError::NoSeparator)?;
+        let block = block.strip_suffix('\n').ok_or(NoteError::NoSignatures)?;
+        // The text's lines, the empty one, and the next.
+        let first_line = text.split('\n').count() + 2;
         let mut signatures = Vec::new();
         for (offset, line) in block.split('\n').enumerate() {
             if signatures.len() == SIGNATURES_MAX {
@@ -227,7 +225,7 @@ impl Note {
                 .map_err(|fault| NoteError::SignatureLine { line: first_line + offset, fault })?;
             signatures.push(parsed);
         }
-        Ok(Self { text: text.to_owned(), signatures })
+        Ok(Self { text: [text, "\n"].concat(), signatures })
     }
 
     /// Signs `text`, which must end in a newline, with a plain Ed25519 key.
@@ -239,9 +237,7 @@ impl Note {
     /// When `key` is a cosignature key; those sign through [`cosignature::cosign`].
     pub fn sign(text: &str, key: &SignerKey) -> Result<Self, NoteError> {
         assert_eq!(key.verifier().algorithm(), Algorithm::Ed25519, "a note is signed with a type 0x01 key");
-        if let Some(at) = text.bytes().position(|byte| byte < b' ' && byte != b'\n') {
-            return Err(NoteError::Control { byte: text.as_bytes()[at], at });
-        }
+        refuse_controls(text)?;
         if !text.ends_with('\n') {
             return Err(NoteError::NoFinalNewline);
         }
@@ -299,6 +295,13 @@ impl Note {
             verified.push(line.verify(&self.text, key)?);
         }
         if verified.is_empty() { Err(VerifyError::NoKnownKey) } else { Ok(verified) }
+    }
+}
+
+fn refuse_controls(text: &str) -> Result<(), NoteError> {
+    match text.bytes().enumerate().find(|(_, byte)| *byte < b' ' && *byte != b'\n') {
+        Some((at, byte)) => Err(NoteError::Control { byte, at }),
+        None => Ok(()),
     }
 }
 

@@ -222,7 +222,7 @@ impl Policy {
         let mut groups: Vec<bool> = Vec::with_capacity(self.groups.len());
         let holds = |member: &Member, groups: &[bool]| match *member {
             Member::Witness(witness) => cosigned(witness),
-            Member::Group(group) => groups[group],
+            Member::Group(group) => groups.get(group) == Some(&true),
         };
         for group in &self.groups {
             let count = group.members.iter().filter(|member| holds(member, &groups)).count();
@@ -247,13 +247,13 @@ impl Policy {
                 Err(error) => LogStatus::Invalid(error),
             }
         };
-        let witnesses: HashMap<(&KeyName, KeyId), usize> = self
+        let witnesses: HashMap<(&KeyName, KeyId), (usize, &VerifierKey)> = self
             .witnesses
             .iter()
             .enumerate()
-            .map(|(at, witness)| ((witness.key.name(), witness.key.id()), at))
+            .map(|(at, PolicyWitness { key, .. })| ((key.name(), key.id()), (at, key)))
             .collect();
-        let mut cosigned = vec![false; self.witnesses.len()];
+        let mut cosigned = HashSet::new();
         let mut cosignatures: Vec<Cosignature> = Vec::new();
         for line in note.signatures() {
             if log_keys.iter().any(|key| line.is_of(key)) {
@@ -262,12 +262,11 @@ impl Policy {
             let witness = witnesses.get(&(line.name(), line.key_id())).copied();
             let (status, time) = match witness {
                 None => (CosignatureStatus::Unknown, None),
-                Some(at) => {
-                    let key = &self.witnesses[at].key;
+                Some((at, key)) => {
                     let repeated = cosignatures.iter().any(|seen| seen.witness == Some(at));
                     match line.verify(note.unverified_text(), key) {
                         Ok(verified) if !repeated => {
-                            cosigned[at] = true;
+                            cosigned.insert(at);
                             (CosignatureStatus::Valid, verified.time)
                         }
                         _ => (CosignatureStatus::Invalid, line.claimed_time(key)),
@@ -275,9 +274,10 @@ impl Policy {
                 }
             };
             let (name, key_id) = (line.name().clone(), line.key_id());
+            let witness = witness.map(|(at, _)| at);
             cosignatures.push(Cosignature { witness, name, key_id, time, status });
         }
-        let quorum_met = self.quorum_met(|witness| cosigned[witness]);
+        let quorum_met = self.quorum_met(|witness| cosigned.contains(&witness));
         Ok(Examination { checkpoint, log, cosignatures, quorum_met })
     }
 

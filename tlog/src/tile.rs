@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::TREE_SIZE_MAX;
 use crate::hash::{HASH_BYTES, NodeHash};
 use crate::text;
-use crate::tree::{NodeId, NodeReader, reduce};
+use crate::tree::{NodeId, NodeReader, over};
 
 /// Hashes in a full tile, entries in a full bundle.
 pub const TILE_WIDTH: u16 = 256;
@@ -287,7 +287,7 @@ impl Tile {
 
     fn from_hashes(mut hashes: Vec<NodeHash>) -> Self {
         let width = hashes.len();
-        let groups: Vec<NodeHash> = hashes.chunks_exact(GROUP).map(subtree_of).collect();
+        let groups: Vec<NodeHash> = hashes.chunks_exact(GROUP).map(over).collect();
         hashes.extend(groups);
         Self { stored: hashes, width }
     }
@@ -315,7 +315,7 @@ impl Tile {
         if let Some(group) = self.hashes().rchunks_exact(GROUP).next()
             && self.width.is_multiple_of(GROUP)
         {
-            let group = subtree_of(group);
+            let group = over(group);
             self.stored.push(group);
         }
         Ok(())
@@ -422,20 +422,10 @@ fn read_spans<H: Copy + Into<NodeHash>, E>(
 fn subtree<H: Copy + Into<NodeHash>>(hashes: &[H], groups: &[H], first: u16, count: u16) -> Option<NodeHash> {
     let (first, count) = (usize::from(first), usize::from(count));
     if count >= GROUP {
-        groups.get(first / GROUP..(first + count) / GROUP).map(subtree_of)
+        groups.get(first / GROUP..(first + count) / GROUP).map(over)
     } else {
-        hashes.get(first..first + count).map(subtree_of)
+        hashes.get(first..first + count).map(over)
     }
-}
-
-/// The hash over a power of two of hashes, at most [`GROUP`] of them.
-fn subtree_of<H: Copy + Into<NodeHash>>(hashes: &[H]) -> NodeHash {
-    let mut buffer = [NodeHash::EMPTY_ROOT; GROUP];
-    let (buffer, _) = buffer.split_at_mut(hashes.len());
-    for (slot, hash) in buffer.iter_mut().zip(hashes) {
-        *slot = (*hash).into();
-    }
-    reduce(buffer)
 }
 
 fn joined(hashes: &[NodeHash]) -> Vec<u8> {

@@ -137,51 +137,23 @@ impl Frontier {
     }
 }
 
-/// The root over leaf hashes held in memory, by the fastest way there is.
+/// The root over leaf hashes held in memory.
 pub fn root_of(leaves: &[LeafHash]) -> NodeHash {
-    let mut frontier = Frontier::new();
-    // Whole blocks of 256 leaves are reduced level by level in a fixed buffer, which keeps the
-    // compressor busy; the rest goes leaf by leaf.
-    let mut chunks = leaves.chunks_exact(BLOCK);
-    let mut edge: Vec<(u32, NodeHash)> = Vec::new();
-    let mut buffer = [NodeHash::EMPTY_ROOT; BLOCK];
-    for chunk in &mut chunks {
-        for (slot, leaf) in buffer.iter_mut().zip(chunk) {
-            *slot = (*leaf).into();
+    if leaves.is_empty() { NodeHash::EMPTY_ROOT } else { over(leaves) }
+}
+
+/// The hash over one or more hashes in order (RFC 6962, section 2.1).
+pub(crate) fn over<H: Copy + Into<NodeHash>>(hashes: &[H]) -> NodeHash {
+    match hashes {
+        [hash] => (*hash).into(),
+        [left, right] => NodeHash::join(&(*left).into(), &(*right).into()),
+        _ => {
+            let (left, right) = hashes.split_at(hashes.len().next_power_of_two() / 2);
+            NodeHash::join(&over(left), &over(right))
         }
-        push_subtree(&mut edge, BLOCK.ilog2(), reduce(&mut buffer));
     }
-    for leaf in chunks.remainder() {
-        frontier.append_stored((*leaf).into());
-    }
-    let mut hashes: Vec<NodeHash> = edge.into_iter().map(|(_, hash)| hash).collect();
-    hashes.extend_from_slice(&frontier.edge);
-    fold_right(&hashes).unwrap_or(NodeHash::EMPTY_ROOT)
 }
 
-/// The hash over a power of two of sibling hashes, reduced in place.
-pub(crate) fn reduce(hashes: &mut [NodeHash]) -> NodeHash {
-    debug_assert!(hashes.len().is_power_of_two());
-    let mut width = hashes.len();
-    while width > 1 {
-        for pair in 0..width / 2 {
-            hashes[pair] = NodeHash::join(&hashes[2 * pair], &hashes[2 * pair + 1]);
-        }
-        width /= 2;
-    }
-    hashes[0]
-}
-
-fn push_subtree(edge: &mut Vec<(u32, NodeHash)>, level: u32, hash: NodeHash) {
-    let (mut level, mut hash) = (level, hash);
-    while let Some((_, left)) = edge.pop_if(|(top, _)| *top == level) {
-        hash = NodeHash::join(&left, &hash);
-        level += 1;
-    }
-    edge.push((level, hash));
-}
-
-const BLOCK: usize = 256;
 /// Levels of the highest tree.
 pub(crate) const LEVELS: usize = 64;
 
