@@ -1,6 +1,6 @@
 use std::{path::PathBuf, sync::Arc};
 
-use runseal_tlog::{checkpoint::Checkpoint, policy::Policy};
+use runseal_tlog::policy::Policy;
 
 use super::{CliError, Exit, output::Output, plane::LogArgs};
 use crate::{
@@ -83,10 +83,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
         check_log_key(policy, &log.origin(), &log.vkey().to_string())?;
     }
     // The plane's own memory first: what it contradicts needs no witness to be wrong.
-    if let Some(note) = log.last_signed()? {
-        let signed = Checkpoint::parse(note.unverified_text())?;
-        log.compare(signed.size(), *signed.root(), "the database")?;
-    }
+    log.compare_with_memory()?;
     let client = Client::new(REQUEST_TIMEOUT)?;
     let runtime = runtime()?;
     if let Some(policy) = &policy {

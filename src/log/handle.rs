@@ -11,6 +11,7 @@ use runseal_tlog::tile::TilePath;
 
 use super::checkpoint::{self, CheckpointError, PublishError, Remembered, Sighting};
 use super::tree::{self, ProofError};
+use crate::plane::SignedFile;
 use crate::shared::Shared;
 use crate::store::{Ack, Corruption, Read, Scope, Space, StoreError, Table, row};
 
@@ -97,28 +98,8 @@ impl Log {
         let _one_signer = self.shared.signing.lock().unwrap_or_else(PoisonError::into_inner);
         let key = self.shared.plane.log_key(&self.scope);
         let snapshot = self.snapshot()?;
-        let origin = self.origin();
-        let current = checkpoint::current(&*snapshot, &self.scope, &origin)?;
-        let file = self.shared.plane.files.as_ref().map(|files| files.signed(&self.scope));
-        let in_file = match &file {
-            None => None,
-            Some(file) => match file.read()? {
-                None => None,
-                Some(bytes) => Some(checkpoint::open(&self.scope, &bytes, key.verifier())?),
-            },
-        };
-        let in_database = checkpoint::signed(&*snapshot, &self.scope, key.verifier())?;
-        for (signed, by) in [
-            (&in_database, Remembered::Database),
-            (
-                &in_file,
-                file.as_ref().map_or(Remembered::Database, |file| Remembered::File(file.path.clone())),
-            ),
-        ] {
-            if let Some(signed) = signed {
-                checkpoint::continues(&*snapshot, &self.scope, &origin, sighting(signed, by))?;
-            }
-        }
+        let Memory { file, in_file, in_database } = self.memory(&*snapshot)?;
+        let current = checkpoint::current(&*snapshot, &self.scope, &self.origin())?;
         let is_current = |signed: &SignedCheckpoint| *signed.checkpoint() == current;
         let known = [&in_database, &in_file].into_iter().flatten().find(|signed| is_current(signed));
         let note = match known {
@@ -138,6 +119,41 @@ impl Log {
             })?;
         }
         Ok(note)
+    }
+
+    /// Holds the tree against what the plane itself remembers of having signed, as signing would, and signs
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`CheckpointError`].
+    pub fn compare_with_memory(&self) -> Result<(), CheckpointError> {
+        self.memory(&*self.snapshot()?).map(drop)
+    }
+
+    /// What the plane remembers of having signed, which the tree continues.
+    fn memory(&self, rows: &dyn Read) -> Result<Memory, CheckpointError> {
+        let key = self.vkey();
+        let file = self.shared.plane.files.as_ref().map(|files| files.signed(&self.scope));
+        let in_file = match &file {
+            None => None,
+            Some(file) => match file.read()? {
+                None => None,
+                Some(bytes) => Some(checkpoint::open(&self.scope, &bytes, &key)?),
+            },
+        };
+        let in_database = checkpoint::signed(rows, &self.scope, &key)?;
+        for (signed, by) in [
+            (&in_database, Remembered::Database),
+            (
+                &in_file,
+                file.as_ref().map_or(Remembered::Database, |file| Remembered::File(file.path.clone())),
+            ),
+        ] {
+            if let Some(signed) = signed {
+                checkpoint::continues(rows, &self.scope, &self.origin(), sighting(signed, by))?;
+            }
+        }
+        Ok(Memory { file, in_file, in_database })
     }
 
     /// Holds the tree against what somebody else remembers of this log: a witness, say, when it answers with
@@ -218,6 +234,14 @@ impl Log {
     fn snapshot(&self) -> Result<Box<dyn Read + Send + Sync>, StoreError> {
         Ok(self.shared.snapshot()?)
     }
+}
+
+/// The last checkpoint signed, by each account of it.
+struct Memory {
+    /// The file beside the database, where there is a directory.
+    file: Option<SignedFile>,
+    in_file: Option<SignedCheckpoint>,
+    in_database: Option<SignedCheckpoint>,
 }
 
 fn sighting(signed: &SignedCheckpoint, by: Remembered) -> Sighting {

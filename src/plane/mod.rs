@@ -7,7 +7,7 @@ mod meta;
 
 pub(crate) use self::directory::enlist;
 pub use self::files::KeyFileError;
-pub(crate) use self::files::{Files, read_secret, write_secret};
+pub(crate) use self::files::{Files, SignedFile, read_secret, write_secret};
 pub(crate) use self::keys::{Keys, MasterKey, RecordKey};
 pub(crate) use self::meta::{FORMAT, Meta, MetaFault};
 
