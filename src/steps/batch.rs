@@ -137,7 +137,8 @@ impl Batch {
             let hash = index.hash(&key);
             if let Some(staged) = self.runs.get(&run) {
                 let run = index.run_or_insert(&run, || (staged.known.clone(), staged.head));
-                run.insert(hash, place);
+                // Whether the key was new was decided before it was written.
+                let _ = run.insert(hash, place, |_| false);
                 run.head = staged.head;
             }
         }

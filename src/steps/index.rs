@@ -1,8 +1,9 @@
 //! Where the steps are. Values stay in the file.
 //!
 //! About 60 bytes a step and 1 KiB a run: a key is kept as a hash of 64 bits, and confirmed by reading the
-//! frame it points to.
+//! frame it points to. A key whose hash is taken by another stands at the next free one; nothing is ever removed.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 
@@ -20,26 +21,25 @@ pub(super) struct Index {
 pub(super) struct Run {
     pub(super) known: KnownRun,
     pub(super) head: RunHead,
-    places: BTreeMap<(KeyHash, u64), Content>,
+    places: BTreeMap<KeyHash, Place>,
 }
 
 /// A key under a hash drawn for this handle, so that nobody can choose keys that meet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct KeyHash(u64);
 
-/// What stands at a place: enough to know it again.
-#[derive(Clone, Copy)]
-struct Content {
-    digest: [u8; 16],
-    payload_bytes: u32,
-}
-
-/// Where a step may be, and what its payload was when it was synced or the file opened.
+/// Where a step may be, and enough of its payload to know it again.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) at: u64,
     pub(super) payload_bytes: u32,
     digest: [u8; 16],
+}
+
+impl KeyHash {
+    fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
 }
 
 impl Place {
@@ -97,9 +97,27 @@ impl Index {
 }
 
 impl Run {
-    pub(super) fn insert(&mut self, hash: KeyHash, place: Place) {
-        let content = Content { digest: place.digest, payload_bytes: place.payload_bytes };
-        self.places.insert((hash, place.at), content);
+    /// Enters a step at the first free place for its hash; `same` says whether the step at a place taken is of
+    /// the same key, which ends the search.
+    ///
+    /// # Errors
+    /// The place of the step that has this key already.
+    pub(super) fn insert(
+        &mut self,
+        mut hash: KeyHash,
+        place: Place,
+        same: impl Fn(Place) -> bool,
+    ) -> Result<(), Place> {
+        loop {
+            match self.places.entry(hash) {
+                Entry::Vacant(free) => {
+                    free.insert(place);
+                    return Ok(());
+                }
+                Entry::Occupied(taken) if same(*taken.get()) => return Err(*taken.get()),
+                Entry::Occupied(_) => hash = hash.next(),
+            }
+        }
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -108,20 +126,15 @@ impl Run {
 
     /// Where a step of this key may be: nowhere, or with overwhelming likelihood at one place.
     pub(super) fn places(&self, hash: KeyHash) -> impl Iterator<Item = Place> {
-        self.places.range((hash, 0)..=(hash, u64::MAX)).map(|(key, content)| content.at(key.1))
+        let hashes = std::iter::successors(Some(hash), |hash| Some(hash.next()));
+        hashes.map_while(|hash| self.places.get(&hash).copied())
     }
 
     /// The marks of all steps, in the order they were recorded.
     pub(super) fn marks(&self) -> Vec<Mark> {
         let mut marks: Vec<_> =
-            self.places.iter().map(|((_, at), content)| (*at, Mark::of_start(&content.digest))).collect();
+            self.places.values().map(|place| (place.at, Mark::of_start(&place.digest))).collect();
         marks.sort_unstable_by_key(|(at, _)| *at);
         marks.into_iter().map(|(_, mark)| mark).collect()
-    }
-}
-
-impl Content {
-    fn at(&self, at: u64) -> Place {
-        Place { at, payload_bytes: self.payload_bytes, digest: self.digest }
     }
 }

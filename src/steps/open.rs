@@ -31,7 +31,7 @@ pub(super) struct Opened {
 }
 
 /// Bytes read at a time.
-const CHUNK_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// Reads the whole of `disk`, which may hold steps of `only` alone where that is given.
 pub(super) fn open(disk: &dyn StepDisk, only: Option<&TenantId>) -> Result<Opened, OpenError> {
@@ -98,18 +98,12 @@ fn admit(
     let run =
         index.run_or_insert(&step.run, || (KnownRun::of(step), RunHead::genesis(&step.tenant, &step.run)));
     run.known.admits(&step.run, &step.tenant, &step.definition)?;
-    for place in run.places(hash) {
-        // One that cannot be read was read a moment ago; the same hash in one run is a duplicate all the same.
-        let other_key = read_step(disk, id, place).is_ok_and(|first| first.key != step.key);
-        if !other_key {
-            return Err(FrameFault::Duplicate { key: step.key, first_at: place.at });
-        }
-    }
-    run.head = run.head.link(&frame.digest);
     // A payload is at most 16 MiB.
-    run.insert(
-        hash,
-        Place::new(frame.at, u32::try_from(frame.payload.len()).unwrap_or(u32::MAX), &frame.digest),
-    );
+    let place = Place::new(frame.at, u32::try_from(frame.payload.len()).unwrap_or(u32::MAX), &frame.digest);
+    // A frame that cannot be read again was read a moment ago; one hash twice in a run is a duplicate all the same.
+    let same_key = |place| read_step(disk, id, place).map_or(true, |first| first.key == step.key);
+    run.insert(hash, place, same_key)
+        .map_err(|first| FrameFault::Duplicate { key: step.key, first_at: first.at })?;
+    run.head = run.head.link(&frame.digest);
     Ok(())
 }

@@ -118,20 +118,21 @@ pub enum StepFault {
 impl Definition {
     /// The first axis on which `offered` differs from this definition as recorded.
     pub fn drift(&self, offered: &Self) -> Option<Drift> {
-        let (recorded, offered) = (self.clone(), offered.clone());
-        if recorded.name != offered.name {
-            Some(Drift::Name { recorded: recorded.name, offered: offered.name })
-        } else if recorded.revision != offered.revision {
-            Some(Drift::Revision { recorded: recorded.revision, offered: offered.revision })
-        } else if recorded.input != offered.input {
-            Some(Drift::Input { recorded: recorded.input, offered: offered.input })
-        } else if recorded.steps != offered.steps {
-            Some(Drift::StepCount { recorded: recorded.steps, offered: offered.steps })
-        } else if recorded.codec != offered.codec {
-            Some(Drift::Codec { recorded: recorded.codec, offered: offered.codec })
-        } else {
-            None
+        if self == offered {
+            return None;
         }
+        let (recorded, offered) = (self.clone(), offered.clone());
+        Some(if recorded.name != offered.name {
+            Drift::Name { recorded: recorded.name, offered: offered.name }
+        } else if recorded.revision != offered.revision {
+            Drift::Revision { recorded: recorded.revision, offered: offered.revision }
+        } else if recorded.input != offered.input {
+            Drift::Input { recorded: recorded.input, offered: offered.input }
+        } else if recorded.steps != offered.steps {
+            Drift::StepCount { recorded: recorded.steps, offered: offered.steps }
+        } else {
+            Drift::Codec { recorded: recorded.codec, offered: offered.codec }
+        })
     }
 }
 
