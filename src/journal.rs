@@ -3,13 +3,13 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use runseal_evidence::name::{Base, NameError, TenantId};
 use thiserror::Error;
 
+use crate::check::{self, CheckProgress, CheckReport};
 use crate::clock::{Clock, SystemClock};
 use crate::log::Log;
 use crate::plane::{
@@ -132,9 +132,10 @@ impl Journal {
         }
         let master = MasterKey::generate().map_err(OpenError::Randomness)?;
         let keys = Keys::new(master.clone());
-        let record_line = match options.sign_records {
-            true => Some(RecordKey::generate(base).map_err(OpenError::Randomness)?),
-            false => None,
+        let record_line = if options.sign_records {
+            Some(RecordKey::generate(base).map_err(OpenError::Randomness)?)
+        } else {
+            None
         };
         let record_key = record_line.as_deref().and_then(|line| RecordKey::parse(line, base));
         let meta = Meta {
@@ -272,6 +273,18 @@ impl Journal {
         Log::new(Arc::clone(&self.shared), Scope::Directory)
     }
 
+    /// Checks the directory: its tree, its checkpoints, and that it has an entry for each tenant and no other.
+    /// Tenants are checked one by one, see [`Tenant::check`].
+    ///
+    /// # Errors
+    /// [`StoreError`] where the database cannot be read. A contradiction is no error: the report locates it.
+    pub fn check_directory(
+        &self,
+        progress: &mut dyn FnMut(CheckProgress),
+    ) -> Result<CheckReport, StoreError> {
+        check::directory(&*self.shared.snapshot()?, &self.shared.plane, progress)
+    }
+
     /// The inside, for tools that damage a journal on purpose.
     #[cfg(any(test, feature = "testkit"))]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -299,15 +312,7 @@ fn write_meta(engine: &impl Engine, meta: &Meta) -> Result<(), OpenError> {
 }
 
 fn read_meta(engine: &RedbEngine, path: &Path) -> Result<Meta, OpenError> {
-    // redb checks pages as it reads them, and panics on some that are damaged.
-    let read = catch_unwind(AssertUnwindSafe(|| Meta::read(&*engine.snapshot()?)));
-    match read {
-        Ok(Ok(meta)) => Ok(meta),
-        Ok(Err(fault)) => Err(unreadable(path, fault)),
-        Err(_) => {
-            Err(OpenError::Damaged { path: path.to_owned(), reason: "a page is not what it was".to_owned() })
-        }
-    }
+    Meta::read(&*engine.snapshot()?).map_err(|fault| unreadable(path, fault))
 }
 
 fn unreadable(path: &Path, fault: MetaFault) -> OpenError {

@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::chain::{
     self, AppendError, Appended, Lease, LeaseError, ReadError, RunSummary, SealError, Sealed, StoredRecord,
-    Writer,
+    Verified, Writer,
 };
 use crate::check::{self, CheckProgress, CheckReport};
 use crate::export::{self, ExportError, ExportSummary};
@@ -36,7 +36,7 @@ use crate::store::{Ack, Corruption, Fault, Overlay, Read, Scope, Space, StoreErr
 #[derive(Clone)]
 pub struct Tenant {
     shared: Arc<Shared>,
-    tenant: TenantId,
+    id: TenantId,
     scope: Scope,
     log: Log,
 }
@@ -74,7 +74,7 @@ impl From<StoreError> for ImportError {
 }
 
 /// How long the lease lasts that a call takes and returns by itself.
-const OWN_LEASE: Duration = Duration::from_secs(60);
+const OWN_LEASE: Duration = Duration::from_mins(1);
 /// Who holds it while a run is imported.
 const IMPORTER: &str = "runseal import";
 /// Heads logged in one transaction.
@@ -83,15 +83,15 @@ const PINS_MAX: usize = 1024;
 const FORGOTTEN_MAX: usize = 4096;
 
 impl Tenant {
-    pub(crate) fn new(shared: Arc<Shared>, tenant: TenantId) -> Self {
-        let scope = Scope::Tenant(tenant.clone());
+    pub(crate) fn new(shared: Arc<Shared>, id: TenantId) -> Self {
+        let scope = Scope::Tenant(id.clone());
         let log = Log::new(Arc::clone(&shared), scope.clone());
-        Self { shared, tenant, scope, log }
+        Self { shared, id, scope, log }
     }
 
     /// The tenant's name.
     pub fn id(&self) -> &TenantId {
-        &self.tenant
+        &self.id
     }
 
     /// The tenant's log.
@@ -170,19 +170,39 @@ impl Tenant {
     /// # Errors
     /// [`SealError`].
     pub fn seal(&self, run: &RunId, epoch: u64) -> Result<Sealed, SealError> {
-        self.queue_seal(run, epoch, Queueing::Waits).wait()
+        let verified = self.walk(run)?;
+        self.queue_seal(run, epoch, verified, Queueing::Waits).wait()
     }
 
     /// Queues [`Tenant::seal`]. The acknowledgement comes when the seal is durable; a checkpoint that covers
     /// it comes later, see [`Log::published_queued`].
     pub fn seal_queued(&self, run: &RunId, epoch: u64) -> Ack<Sealed, SealError> {
-        self.queue_seal(run, epoch, Queueing::Refused)
+        // An executor's thread is not to wait for the disk: the storage thread walks the chain.
+        self.queue_seal(run, epoch, Verified::nothing(&self.id, run), Queueing::Refused)
     }
 
-    fn queue_seal(&self, run: &RunId, epoch: u64, queueing: Queueing) -> Ack<Sealed, SealError> {
+    fn queue_seal(
+        &self,
+        run: &RunId,
+        epoch: u64,
+        verified: Verified,
+        queueing: Queueing,
+    ) -> Ack<Sealed, SealError> {
         let (run, rule) = (run.clone(), self.writer());
-        self.shared
-            .queue(&self.scope, 0, queueing, move |tx, plane| chain::seal(tx, rule.at(plane), &run, epoch))
+        self.shared.queue(&self.scope, 0, queueing, move |tx, plane| {
+            chain::seal(tx, rule.at(plane), &run, epoch, verified.clone())
+        })
+    }
+
+    /// Walks the chain of an open run, outside the storage thread, so that sealing a long run holds nobody up.
+    fn walk(&self, run: &RunId) -> Result<Verified, StoreError> {
+        let rows = self.snapshot()?;
+        let mut verified = Verified::nothing(&self.id, run);
+        match chain::run_row(&*rows, &self.scope, run)? {
+            Some(row) if row.seal.is_none() => verified.walk(&*rows, &self.scope, run, row.records)?,
+            _ => {}
+        }
+        Ok(verified)
     }
 
     /// Brings in a run that does not exist yet, in one transaction, its lease taken and returned inside.
@@ -225,9 +245,10 @@ impl Tenant {
         drafts: Vec<RecordDraft>,
         seal: bool,
     ) -> Result<(Vec<Appended>, Option<Sealed>), AppendError> {
+        let verified = if seal { Some(self.walk(run)?) } else { None };
         let (run, owner, rule) = (run.clone(), owner.to_owned(), self.writer());
         self.run_rule(weight(&drafts), move |tx, plane| {
-            append_once(tx, rule.at(plane), &run, &owner, &drafts, seal)
+            append_once(tx, rule.at(plane), &run, &owner, &drafts, verified.clone())
         })
     }
 
@@ -236,6 +257,7 @@ impl Tenant {
     /// # Errors
     /// [`SealError`]; [`SealError::Lease`] where somebody holds the run.
     pub fn seal_once(&self, run: &RunId, owner: &str) -> Result<Sealed, SealError> {
+        let verified = self.walk(run)?;
         let (run, owner, rule) = (run.clone(), owner.to_owned(), self.writer());
         self.run_rule(0, move |tx, plane| {
             let writer = rule.at(plane);
@@ -245,7 +267,7 @@ impl Tenant {
                 return Ok(sealed);
             }
             let lease = chain::acquire(tx, writer.scope, &run, &owner, OWN_LEASE, writer.now_ms)?;
-            chain::seal(tx, writer, &run, lease.epoch)
+            chain::seal(tx, writer, &run, lease.epoch, verified.clone())
         })
     }
 
@@ -449,7 +471,7 @@ impl Tenant {
     pub fn export(&self, runs: Option<&[RunId]>, out: &mut dyn Write) -> Result<ExportSummary, ExportError> {
         let rows = self.snapshot()?;
         let checkpoint = log::shown(&*rows, &self.scope, &self.vkey())?.ok_or(ExportError::NoCheckpoint)?;
-        export::write(&*rows, &self.tenant, &self.scope, &checkpoint, runs, out)
+        export::write(&*rows, &self.id, &self.scope, &checkpoint, runs, out)
     }
 
     /// Recomputes everything that this tenant has and holds it together: every chain, every index, every
@@ -460,7 +482,7 @@ impl Tenant {
     /// first.
     pub fn check(&self, progress: &mut dyn FnMut(CheckProgress)) -> Result<CheckReport, StoreError> {
         let signer = self.shared.plane.record_signer.as_ref();
-        check::tenant(&*self.snapshot()?, &self.tenant, &self.scope, &self.vkey(), signer, progress)
+        check::tenant(&*self.snapshot()?, &self.id, &self.scope, &self.vkey(), signer, progress)
     }
 
     fn summaries(
@@ -481,7 +503,7 @@ impl Tenant {
     }
 
     fn writer(&self) -> WriterOf {
-        WriterOf { tenant: self.tenant.clone(), scope: self.scope.clone() }
+        WriterOf { tenant: self.id.clone(), scope: self.scope.clone() }
     }
 
     fn run_rule<T, E>(
@@ -537,7 +559,8 @@ fn import(
     if chain::run_row(tx, writer.scope, run)?.is_some() {
         return Err(AppendError::RunExists { run: run.clone() });
     }
-    let (appended, sealed) = append_once(tx, writer, run, IMPORTER, drafts, seal)?;
+    let verified = seal.then(|| Verified::nothing(writer.tenant, run));
+    let (appended, sealed) = append_once(tx, writer, run, IMPORTER, drafts, verified)?;
     let (outcome, index) = sealed.map(|sealed| (sealed.outcome, sealed.index)).unzip();
     Ok(Imported { run: run.clone(), records: appended.len() as u64, outcome, index })
 }
@@ -548,11 +571,21 @@ fn append_once(
     run: &RunId,
     owner: &str,
     drafts: &[RecordDraft],
-    seal: bool,
+    seal: Option<Verified>,
 ) -> Result<(Vec<Appended>, Option<Sealed>), AppendError> {
     let lease = chain::acquire(tx, writer.scope, run, owner, OWN_LEASE, writer.now_ms)?;
+    let before = chain::run_row(tx, writer.scope, run)?.map(|row| (row.records, row.chain));
     let appended = chain::append(tx, writer, run, lease.epoch, drafts)?;
-    let sealed = if seal { Some(chain::seal(tx, writer, run, lease.epoch)?) } else { None };
+    let sealed = match seal {
+        None => None,
+        Some(mut verified) => {
+            // What was appended just now need not be read back to be known.
+            if before.unwrap_or((0, verified.chain)) == (verified.records, verified.chain) {
+                verified.follow(&appended, drafts);
+            }
+            Some(chain::seal(tx, writer, run, lease.epoch, verified)?)
+        }
+    };
     chain::release(tx, writer.scope, run, lease.epoch)?;
     Ok((appended, sealed))
 }
@@ -572,6 +605,6 @@ impl Deref for Tenant {
 
 impl fmt::Debug for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenant").field("id", &self.tenant).finish_non_exhaustive()
+        f.debug_struct("Tenant").field("id", &self.id).finish_non_exhaustive()
     }
 }

@@ -149,7 +149,8 @@ pub(crate) fn read(
         _ => Some(read_row(rows, scope, run, from - 1)?.hash),
     };
     let mut found = Vec::with_capacity(page.len());
-    for (expected, (seq, row)) in (from..).zip(page) {
+    let mut expected = from;
+    for (seq, row) in page {
         if seq != expected {
             return Err(StoreError::from(corrupt(expected, Fault::Missing)).into());
         }
@@ -162,11 +163,11 @@ pub(crate) fn read(
             return Err(StoreError::from(corrupt(seq, fault)).into());
         }
         before = Some(row.hash);
+        expected = expected.saturating_add(1);
         found.push(row.into_stored(seq));
     }
-    let next = from.saturating_add(found.len() as u64);
-    if found.is_empty() && limit > 0 && next <= known.records {
-        return Err(StoreError::from(corrupt(next, Fault::Missing)).into());
+    if found.is_empty() && limit > 0 && from <= known.records {
+        return Err(StoreError::from(corrupt(from, Fault::Missing)).into());
     }
     Ok(found)
 }

@@ -3,13 +3,12 @@
 use runseal_evidence::chain::ChainHash;
 use runseal_evidence::entry::{Entry, RecordCount, Seal};
 use runseal_evidence::name::{Outcome, RunId};
-use runseal_evidence::payload::Meaning;
 use thiserror::Error;
 
 use super::append::Writer;
 use super::lease::{Fence, LeaseError, fence, free};
-use super::read::read_row;
 use super::run::{RunRow, run_row};
+use super::verified::Verified;
 use crate::index;
 use crate::log;
 use crate::store::{Corruption, Fault, Overlay, Scope, StoreError};
@@ -81,12 +80,14 @@ pub enum SealError {
     Store(#[from] StoreError),
 }
 
-/// Seals `run` under `epoch`, or answers the seal that it has.
+/// Seals `run` under `epoch`, or answers the seal that it has. `verified` is how much of its chain the caller
+/// has walked already.
 pub(crate) fn seal(
     tx: &mut Overlay<'_>,
     writer: Writer<'_>,
     run: &RunId,
     epoch: u64,
+    verified: Verified,
 ) -> Result<Sealed, SealError> {
     let Writer { tenant, scope, .. } = writer;
     let before = run_row(tx, scope, run)?.ok_or_else(|| SealError::UnknownRun { run: run.clone() })?;
@@ -100,7 +101,7 @@ pub(crate) fn seal(
     if let Some(sealed) = sealed(run, &before) {
         return Ok(sealed);
     }
-    let outcome = conclusion(tx, scope, run, &before)?;
+    let outcome = conclusion(tx, scope, run, &before, verified)?;
     let records = RecordCount::new(before.records)
         .ok_or_else(|| SealError::TooManyRecords { run: run.clone(), records: before.records })?;
     let entry = Entry::Seal(Seal {
@@ -124,18 +125,22 @@ pub(crate) fn sealed(run: &RunId, row: &RunRow) -> Option<Sealed> {
     Some(Sealed { run: run.clone(), outcome, chain: row.chain, records: row.records, index })
 }
 
-/// The outcome that the last record concludes the run with: the record itself is read and verified, so that
-/// no seal rests on an index alone.
-fn conclusion(tx: &Overlay<'_>, scope: &Scope, run: &RunId, row: &RunRow) -> Result<Outcome, SealError> {
-    let seq = row.records;
-    let last = read_row(tx, scope, run, seq)?;
-    if last.hash != row.chain {
-        let fault = Fault::contradiction("the run's chain", row.chain, last.hash);
+/// The outcome that the last record concludes the run with.
+///
+/// The records beyond what the caller has walked are walked here, so that no seal attests to a chain that
+/// nobody has looked at since it was written, and none rests on an index.
+fn conclusion(
+    tx: &Overlay<'_>,
+    scope: &Scope,
+    run: &RunId,
+    row: &RunRow,
+    mut verified: Verified,
+) -> Result<Outcome, SealError> {
+    verified.walk(tx, scope, run, row.records)?;
+    if (verified.records, verified.chain) != (row.records, row.chain) {
+        let (stored, walked) = ((row.records, row.chain), (verified.records, verified.chain));
+        let fault = Fault::contradiction("the run's chain", stored, walked);
         return Err(StoreError::from(Corruption::in_scope(scope, "run row", fault).of_run(run)).into());
     }
-    let record = last.verify(scope, run, seq, None)?;
-    match Meaning::of(&record.draft.kind, &record.draft.payload) {
-        Ok(Meaning::RunConcluded(concluded)) => Ok(concluded.outcome),
-        _ => Err(SealError::NotConcluded { run: run.clone(), seq }),
-    }
+    verified.outcome.ok_or_else(|| SealError::NotConcluded { run: run.clone(), seq: row.records })
 }

@@ -3,38 +3,34 @@
 use runseal_evidence::chain::ChainHash;
 use runseal_evidence::entry::{Entry, EntryError, EntryFault, Head, Recognised, Seal};
 use runseal_evidence::name::{RunId, TenantId};
-use runseal_tlog::hash::{LeafHash, NodeHash};
-use runseal_tlog::tile::{TILE_WIDTH, Tile};
+use runseal_tlog::checkpoint::SignedCheckpoint;
+use runseal_tlog::hash::LeafHash;
+use runseal_tlog::key::VerifierKey;
 
+use super::tiles::Tiles;
 use super::{Check, CheckPart, PROGRESS_ROWS};
 use crate::chain;
-use crate::log;
-use crate::store::{Corruption, Direction, Fault, Scanned, Space, StoreError, Table};
+use crate::log::{self, ProofError};
+use crate::store::{Corruption, Direction, Fault, Read, Scanned, Scope, Space, StoreError, Table};
 
+/// Entries read at once.
 const PAGE: u64 = 1024;
+/// Checkpoints read at once.
+const NOTES: usize = 64;
 
 impl Check<'_> {
     pub(super) fn entries(&mut self) -> Result<(), StoreError> {
-        let size = log::size(self.rows, self.scope)?;
-        let mut tree = Tiles { levels: Vec::new() };
-        let mut index = 0;
-        while index < size {
-            for entry in log::entry_range(self.rows, self.scope, index, size.min(index + PAGE))? {
-                self.entry(index, &entry)?;
-                tree.push(self, LeafHash::of(&entry).into())?;
-                index += 1;
-                self.report.entries = index;
-                self.report.bytes += entry.len() as u64;
-                if index.is_multiple_of(PROGRESS_ROWS) {
-                    self.advance(CheckPart::Entries, index, Some(size));
-                }
+        let (rows, scope) = (self.rows, self.scope);
+        walk(rows, scope, |index, entry, size| {
+            self.entry(index, entry)?;
+            self.report.entries = index + 1;
+            self.report.bytes += entry.len() as u64;
+            if self.report.entries.is_multiple_of(PROGRESS_ROWS) || self.report.entries == size {
+                self.advance(CheckPart::Entries, self.report.entries, Some(size));
             }
-        }
-        tree.finish(self)?;
-        self.nothing_beyond(Table::Entries, "entry", &size.to_be_bytes())?;
-        self.checkpoints()?;
-        self.advance(CheckPart::Entries, size, Some(size));
-        Ok(())
+            Ok(())
+        })?;
+        checkpoints(rows, scope, self.key)
     }
 
     /// One entry against the run that it is about.
@@ -104,125 +100,70 @@ impl Check<'_> {
         let fault = Fault::contradiction(what, found, expected);
         Corruption::in_scope(self.scope, "run row", fault).of_run(run).into()
     }
-
-    /// No row of a table lies at or above the key `from`.
-    pub(super) fn nothing_beyond(
-        &self,
-        table: Table,
-        noun: &'static str,
-        from: &[u8],
-    ) -> Result<(), StoreError> {
-        let space = Space::of(self.scope, table);
-        let mut found = None;
-        self.rows.scan(&space.all().from(space.key(&[from])), Direction::Ascending, &mut |key, _| {
-            found = Some(key.last_chunk().map_or(0, |seq| u64::from_be_bytes(*seq)));
-            Scanned::Break(())
-        })?;
-        match found {
-            None => Ok(()),
-            Some(at) => Err(Corruption::in_scope(self.scope, noun, Fault::Unaccounted).at(at).into()),
-        }
-    }
-
-    /// Every checkpoint remembered is signed by the log and of its tree.
-    fn checkpoints(&self) -> Result<(), StoreError> {
-        let space = Space::of(self.scope, Table::Published);
-        let mut notes = Vec::new();
-        let mut last = None;
-        loop {
-            let range = match last.take() {
-                None => space.all(),
-                Some(key) => space.all().after(key),
-            };
-            self.rows.scan(&range, Direction::Ascending, &mut |key, note| {
-                notes.push(note.to_vec());
-                last = Some(key.to_vec());
-                if notes.len() < 64 { Scanned::Continue(()) } else { Scanned::Break(()) }
-            })?;
-            for note in notes.drain(..) {
-                self.of_this_tree(&log::open(self.scope, &note, self.key)?)?;
-            }
-            if last.is_none() {
-                break;
-            }
-        }
-        let remembered =
-            [log::signed(self.rows, self.scope, self.key)?, log::published(self.rows, self.scope, self.key)?];
-        remembered.iter().flatten().try_for_each(|signed| self.of_this_tree(signed))
-    }
-
-    fn of_this_tree(&self, signed: &runseal_tlog::checkpoint::SignedCheckpoint) -> Result<(), StoreError> {
-        let (size, root) = (signed.checkpoint().size(), *signed.checkpoint().root());
-        let there = match log::root_at(self.rows, self.scope, size) {
-            Ok(there) if there == root => return Ok(()),
-            Ok(there) => there.to_string(),
-            Err(log::ProofError::Store(error)) => return Err(error),
-            Err(other) => other.to_string(),
-        };
-        let fault = Fault::contradiction("its root", root, there);
-        Err(Corruption::in_scope(self.scope, "checkpoint", fault).at(size).into())
-    }
 }
 
-/// The tree built again: one growing tile a level, each held against the stored one when it is full, and at
-/// the end.
-struct Tiles {
-    levels: Vec<(Tile, u64)>,
-}
-
-impl Tiles {
-    fn push(&mut self, check: &Check<'_>, leaf: NodeHash) -> Result<(), StoreError> {
-        let mut hash = leaf;
-        for level in 0u8.. {
-            if self.levels.len() == usize::from(level) {
-                self.levels.push((Tile::default(), 0));
-            }
-            let (tile, index) = &mut self.levels[usize::from(level)];
-            tile.push(hash).expect("a full tile is taken away at once");
-            let Some(full) = tile.subtree(0, TILE_WIDTH) else { break };
-            same(check, level, *index, tile)?;
-            (*tile, *index, hash) = (Tile::default(), *index + 1, full);
+/// Shows `visit` every entry of a log, with its index and the log's size, and holds the tree against them.
+pub(super) fn walk(
+    rows: &dyn Read,
+    scope: &Scope,
+    mut visit: impl FnMut(u64, &[u8], u64) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let size = log::size(rows, scope)?;
+    let mut tree = Tiles::new(rows, scope);
+    let mut index = 0;
+    while index < size {
+        for entry in log::entry_range(rows, scope, index, size.min(index + PAGE))? {
+            visit(index, &entry, size)?;
+            tree.push(LeafHash::of(&entry).into())?;
+            index += 1;
         }
+    }
+    tree.finish()?;
+    let space = Space::of(scope, Table::Entries);
+    let mut beyond = false;
+    rows.scan(&space.all().from(space.key(&[&size.to_be_bytes()])), Direction::Ascending, &mut |_, _| {
+        beyond = true;
+        Scanned::Break(())
+    })?;
+    if beyond {
+        Err(Corruption::in_scope(scope, "entry", Fault::Unaccounted).at(size).into())
+    } else {
         Ok(())
     }
-
-    /// Compares the partial tiles, and makes sure that there are no more.
-    fn finish(&self, check: &Check<'_>) -> Result<(), StoreError> {
-        for (level, (tile, index)) in (0u8..).zip(&self.levels) {
-            let mut next = *index;
-            if tile.width() > 0 {
-                same(check, level, next, tile)?;
-                next += 1;
-            }
-            let space = Space::of(check.scope, Table::Tiles);
-            let beyond = space.starting_with(&[&[level]]).from(log::tile_key(check.scope, level, next));
-            let mut extra = false;
-            check.rows.scan(&beyond, Direction::Ascending, &mut |_, _| {
-                extra = true;
-                Scanned::Break(())
-            })?;
-            if extra {
-                return Err(Corruption::in_scope(check.scope, "tile", Fault::Unaccounted).at(next).into());
-            }
-        }
-        let levels =
-            u8::try_from(self.levels.len()).expect("a tree of 64-bit size has at most 8 levels of tiles");
-        check.nothing_beyond(Table::Tiles, "tile", &[levels])
-    }
 }
 
-fn same(check: &Check<'_>, level: u8, index: u64, tile: &Tile) -> Result<(), StoreError> {
-    let corrupt = |fault| Corruption::in_scope(check.scope, "tile", fault).at(index);
-    let stored = check.rows.get(&log::tile_key(check.scope, level, index))?;
-    let stored = stored.ok_or_else(|| corrupt(Fault::Missing))?;
-    let stored = Tile::from_stored(&stored).map_err(|error| corrupt(error.into()))?;
-    if stored == *tile {
-        return Ok(());
+/// Every checkpoint remembered is signed by the log and of its tree.
+pub(super) fn checkpoints(rows: &dyn Read, scope: &Scope, key: &VerifierKey) -> Result<(), StoreError> {
+    let space = Space::of(scope, Table::Published);
+    let mut range = space.all();
+    loop {
+        let mut notes = Vec::new();
+        let mut last = None;
+        rows.scan(&range, Direction::Ascending, &mut |key, note| {
+            notes.push(note.to_vec());
+            last = Some(key.to_vec());
+            if notes.len() < NOTES { Scanned::Continue(()) } else { Scanned::Break(()) }
+        })?;
+        for note in notes {
+            of_this_tree(rows, scope, &log::open(scope, &note, key)?)?;
+        }
+        match last {
+            None => break,
+            Some(last) => range = space.all().after(last),
+        }
     }
-    let differs = stored.hashes().iter().zip(tile.hashes()).position(|(stored, computed)| stored != computed);
-    let fault = match differs {
-        Some(at) => Fault::contradiction("a hash", stored.hashes()[at], tile.hashes()[at]),
-        None => Fault::contradiction("the width or a group's hash", stored.width(), tile.width()),
+    let remembered = [log::signed(rows, scope, key)?, log::published(rows, scope, key)?];
+    remembered.iter().flatten().try_for_each(|signed| of_this_tree(rows, scope, signed))
+}
+
+fn of_this_tree(rows: &dyn Read, scope: &Scope, signed: &SignedCheckpoint) -> Result<(), StoreError> {
+    let (size, root) = (signed.checkpoint().size(), *signed.checkpoint().root());
+    let there = match log::root_at(rows, scope, size) {
+        Ok(there) if there == root => return Ok(()),
+        Ok(there) => there.to_string(),
+        Err(ProofError::Store(error)) => return Err(error),
+        Err(other) => other.to_string(),
     };
-    Err(corrupt(fault).into())
+    let fault = Fault::contradiction("its root", root, there);
+    Err(Corruption::in_scope(scope, "checkpoint", fault).at(size).into())
 }

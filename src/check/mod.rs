@@ -4,8 +4,14 @@
 //! One snapshot is read from end to end in a handful of passes, each in key order and with flat memory. The
 //! first contradiction ends the check and is located.
 
+mod directory;
 mod entries;
+mod facts;
+mod indexes;
 mod records;
+mod tiles;
+
+pub(crate) use self::directory::directory;
 
 use runseal_evidence::name::{Base, TenantId};
 use runseal_evidence::signature::{RecordSigner, RecordVerifier};
@@ -32,8 +38,10 @@ pub struct CheckProgress {
 pub enum CheckPart {
     /// The log's entries and the tree over them.
     Entries,
-    /// The records, the chains and all that follows from them.
+    /// The records, the chains and all that follows from each run's.
     Records,
+    /// Counts, counters and leases, and that no index holds more than the records account for.
+    Indexes,
 }
 
 /// What a check came to.
@@ -72,8 +80,17 @@ pub(crate) fn tenant(
         RecordVerifier::new(&base.record_key_name(), &signer.public_key())
             .expect("a public key derived from a seed is canonical and of large order")
     });
-    let mut check = Check { rows, tenant, scope, key, signer, report: CheckReport::default(), progress };
-    match check.entries().and_then(|()| check.records()) {
+    let mut check = Check {
+        rows,
+        tenant,
+        scope,
+        key,
+        signer,
+        report: CheckReport::default(),
+        expected: indexes::Expected::default(),
+        progress,
+    };
+    match check.all() {
         Ok(()) => {}
         Err(StoreError::Corrupt(corruption)) => check.report.contradiction = Some(*corruption),
         Err(error) => return Err(error),
@@ -88,10 +105,17 @@ struct Check<'c> {
     key: &'c VerifierKey,
     signer: Option<RecordVerifier>,
     report: CheckReport,
+    expected: indexes::Expected,
     progress: &'c mut dyn FnMut(CheckProgress),
 }
 
 impl Check<'_> {
+    fn all(&mut self) -> Result<(), StoreError> {
+        self.entries()?;
+        self.records()?;
+        self.indexes()
+    }
+
     fn advance(&mut self, part: CheckPart, done: u64, total: Option<u64>) {
         (self.progress)(CheckProgress { part, done, total, bytes: self.report.bytes });
     }

@@ -67,9 +67,9 @@ fn count(
     let fault = || Fault::contradiction("the count", before, "one more or less");
     let after = change(before).ok_or_else(|| Corruption::in_scope(scope, "outcome count", fault()))?;
     if after == 0 {
-        tx.delete(key)
+        tx.delete(key);
     } else {
-        tx.put(key, after.to_be_bytes().to_vec())
+        tx.put(key, after.to_be_bytes().to_vec());
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use runseal_tlog::checkpoint::{Checkpoint, SignedCheckpoint};
 use runseal_tlog::hash::NodeHash;
-use runseal_tlog::key::VerifierKey;
+use runseal_tlog::key::{SignerKey, VerifierKey};
 use runseal_tlog::note::Note;
 use thiserror::Error;
 
@@ -56,11 +56,11 @@ pub enum CheckpointError {
          with root {signed_root}; the log has size {size} and, there, root {}; nothing was signed. If the \
          database was restored from a backup, bring back the newer one; what it held cannot be made again. \
          If it is lost, start a plane with a new origin and say so to those who follow this log",
-        root_there.map_or_else(|| "none".to_owned(), |root| root.to_string())
+        root_there.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)
     )]
     NotAnExtension {
         /// The log.
-        origin: String,
+        origin: Box<str>,
         /// Where the earlier checkpoint is remembered.
         by: Remembered,
         /// Its size.
@@ -70,7 +70,7 @@ pub enum CheckpointError {
         /// The size of the log.
         size: u64,
         /// The root of the log at `signed_size`, if it is that large.
-        root_there: Option<NodeHash>,
+        root_there: Option<Box<NodeHash>>,
     },
     /// The store failed.
     #[error(transparent)]
@@ -121,11 +121,11 @@ pub(crate) fn continues(
     let Sighting { size: signed_size, root: signed_root, by } = sighting;
     let root_there = match root_at(rows, scope, signed_size) {
         Ok(root) if root == signed_root => return Ok(()),
-        Ok(root) => Some(root),
+        Ok(root) => Some(Box::new(root)),
         Err(ProofError::Store(error)) => return Err(error.into()),
         Err(_) => None,
     };
-    let origin = origin.to_owned();
+    let origin = origin.into();
     let size = size(rows, scope)?;
     Err(CheckpointError::NotAnExtension { origin, by, signed_size, signed_root, size, root_there })
 }
@@ -139,6 +139,11 @@ pub(crate) fn current(rows: &dyn Read, scope: &Scope, origin: &str) -> Result<Ch
     })?;
     Ok(Checkpoint::new(origin, size, root)
         .expect("an origin is a valid first line and trees end at 2^63 - 1"))
+}
+
+/// Signs what the tree says.
+pub(crate) fn sign(current: &Checkpoint, key: &SignerKey) -> Note {
+    current.sign(key).expect("a checkpoint made of an origin and a tree is a valid note text")
 }
 
 /// The last checkpoint signed, as the database remembers it.

@@ -104,9 +104,7 @@ impl Log {
         let known = [&in_database, &in_file].into_iter().flatten().find(|signed| is_current(signed));
         let note = match known {
             Some(signed) => signed.note().clone(),
-            None => {
-                current.sign(&key).expect("a checkpoint made of an origin and a tree is a valid note text")
-            }
+            None => checkpoint::sign(&current, &key),
         };
         if let Some(file) = file.filter(|_| !in_file.as_ref().is_some_and(is_current)) {
             file.write(note.to_string().as_bytes())?;

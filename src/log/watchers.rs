@@ -48,6 +48,8 @@ impl Watchers {
         let covered = watchers.extract_if(.., |watcher| watcher.scope == *scope && watcher.index < size);
         let covered: Vec<Watcher> = covered.collect();
         drop(watchers);
-        covered.into_iter().for_each(|watcher| watcher.answer.send(Ok(note.clone())));
+        for watcher in covered {
+            watcher.answer.send(Ok(note.clone()));
+        }
     }
 }

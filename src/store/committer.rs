@@ -13,20 +13,20 @@ use super::engine::Engine;
 use super::error::{EngineError, StoreError};
 use super::overlay::{Overlay, Writes};
 
-/// How much may wait, and how much goes into one commit.
+/// How much may wait at most, and how much goes into one commit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Commands that may wait; one more is refused, or waits for room.
-    pub(crate) waiting_max: usize,
+    pub(crate) waiting: usize,
     /// Bytes of the commands that may wait. A command alone may be larger.
-    pub(crate) waiting_bytes_max: usize,
+    pub(crate) waiting_bytes: usize,
     /// Commands in one commit.
-    pub(crate) batch_max: usize,
+    pub(crate) batch: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { waiting_max: 4096, waiting_bytes_max: 64 << 20, batch_max: 1024 }
+        Self { waiting: 4096, waiting_bytes: 64 << 20, batch: 1024 }
     }
 }
 
@@ -136,7 +136,9 @@ fn run(engine: &dyn Engine, mut jobs: Vec<Box<dyn Job>>) -> Result<(), EngineErr
     let snapshot = match engine.snapshot() {
         Ok(snapshot) => snapshot,
         Err(error) => {
-            jobs.into_iter().for_each(|job| job.finish(Err(error.clone().into())));
+            for job in jobs {
+                job.finish(Err(error.clone().into()));
+            }
             return Ok(());
         }
     };
@@ -193,8 +195,8 @@ impl Queue {
             if let Some(error) = &state.refusing {
                 return Err((job, error.clone()));
             }
-            let fits = state.bytes.saturating_add(bytes) <= self.limits.waiting_bytes_max;
-            if state.jobs.is_empty() || state.jobs.len() < self.limits.waiting_max && fits {
+            let fits = state.bytes.saturating_add(bytes) <= self.limits.waiting_bytes;
+            if state.jobs.is_empty() || state.jobs.len() < self.limits.waiting && fits {
                 break;
             }
             if full == Full::Refuses {
@@ -219,7 +221,7 @@ impl Queue {
             }
             state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let count = state.jobs.len().min(self.limits.batch_max);
+        let count = state.jobs.len().min(self.limits.batch);
         let batch: Vec<_> = state.jobs.drain(..count).collect();
         state.bytes -= batch.iter().map(|(_, bytes)| bytes).sum::<usize>();
         drop(state);
@@ -240,7 +242,9 @@ impl Queue {
         state.bytes = 0;
         let waiting = std::mem::take(&mut state.jobs);
         drop(state);
-        waiting.into_iter().for_each(|(job, _)| job.finish(Err(StoreError::Poisoned)));
+        for (job, _) in waiting {
+            job.finish(Err(StoreError::Poisoned));
+        }
         self.filled.notify_all();
         self.emptied.notify_all();
     }

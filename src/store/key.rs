@@ -75,7 +75,9 @@ impl Space {
         let length = parts.iter().map(|part| part.len()).sum::<usize>();
         let mut key = Vec::with_capacity(self.prefix.len() + length);
         key.extend_from_slice(&self.prefix);
-        parts.iter().for_each(|part| key.extend_from_slice(part));
+        for part in parts {
+            key.extend_from_slice(part);
+        }
         key
     }
 

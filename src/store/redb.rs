@@ -9,6 +9,8 @@ use ::redb::{
     TableError,
 };
 
+use thiserror::Error;
+
 use super::engine::{Direction, Engine, Read, Scanned};
 use super::error::EngineError;
 use super::key::KeyRange;
@@ -49,9 +51,8 @@ impl RedbEngine {
 
     /// The database of an existing file, which stays locked against other processes.
     pub(crate) fn open(path: &Path) -> Result<Self, ::redb::DatabaseError> {
-        // redb trusts the file's own numbers here and there, and panics where they make no sense.
-        let opened = catch_unwind(AssertUnwindSafe(|| builder().open(path)));
-        let damaged = |_| Err(::redb::StorageError::Corrupted("its numbers make no sense".to_owned()).into());
+        let opened = sheltered(|| builder().open(path));
+        let damaged = |_| Err(::redb::StorageError::Corrupted(Nonsense.to_string()).into());
         opened.unwrap_or_else(damaged).map(|database| Self { database })
     }
 
@@ -66,6 +67,16 @@ impl RedbEngine {
     }
 }
 
+/// A page holds numbers that no page that was written could hold.
+#[derive(Debug, Error)]
+#[error("a page of the database makes no sense")]
+struct Nonsense;
+
+/// Calls into redb. It trusts the numbers in its pages here and there, and panics where damage has changed them.
+fn sheltered<T>(call: impl FnOnce() -> T) -> Result<T, EngineError> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|_| EngineError::new(Nonsense))
+}
+
 fn builder() -> Builder {
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE_BYTES);
@@ -74,7 +85,7 @@ fn builder() -> Builder {
 
 impl Engine for RedbEngine {
     fn snapshot(&self) -> Result<Box<dyn Read + Send + Sync>, EngineError> {
-        match self.database.begin_read()?.open_table(ROWS) {
+        match sheltered(|| self.database.begin_read().map(|transaction| transaction.open_table(ROWS)))?? {
             Ok(rows) => Ok(Box::new(Snapshot(Some(rows)))),
             // The first commit makes the table.
             Err(TableError::TableDoesNotExist(_)) => Ok(Box::new(Snapshot(None))),
@@ -83,6 +94,12 @@ impl Engine for RedbEngine {
     }
 
     fn commit(&self, writes: &Writes) -> Result<(), EngineError> {
+        sheltered(|| self.write(writes))?
+    }
+}
+
+impl RedbEngine {
+    fn write(&self, writes: &Writes) -> Result<(), EngineError> {
         let mut transaction = self.database.begin_write()?;
         // Said aloud, since everything the journal promises rests on it.
         transaction.set_durability(Durability::Immediate)?;
@@ -105,7 +122,7 @@ struct Snapshot(Option<ReadOnlyTable<&'static [u8], &'static [u8]>>);
 impl Read for Snapshot {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
         let Some(rows) = &self.0 else { return Ok(None) };
-        Ok(rows.get(key)?.map(|value| value.value().to_vec()))
+        sheltered(|| Ok(rows.get(key)?.map(|value| value.value().to_vec())))?
     }
 
     fn scan(
@@ -115,12 +132,12 @@ impl Read for Snapshot {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> Scanned,
     ) -> Result<(), EngineError> {
         let Some(rows) = self.0.as_ref().filter(|_| !range.is_empty()) else { return Ok(()) };
-        let mut rows = rows.range::<&[u8]>(range.lower.as_slice()..range.upper.as_slice())?;
+        let mut rows = sheltered(|| rows.range::<&[u8]>(range.lower.as_slice()..range.upper.as_slice()))??;
         loop {
-            let row = match direction {
+            let row = sheltered(|| match direction {
                 Direction::Ascending => rows.next(),
                 Direction::Descending => rows.next_back(),
-            };
+            })?;
             let Some(row) = row else { return Ok(()) };
             let (key, value) = row?;
             if visit(key.value(), value.value()).is_break() {

@@ -1,4 +1,12 @@
 //! Tests of the journal as a whole.
 
+mod check;
+mod commit;
+mod contract;
+mod damage;
+mod kill;
+mod model;
+mod opening;
+mod power;
 mod story;
 pub(crate) mod world;

@@ -5,7 +5,7 @@ use runseal_tlog::checkpoint::SignedCheckpoint;
 use runseal_tlog::hash::LeafHash;
 use runseal_tlog::inclusion;
 
-use super::world::{TTL, base, concluded, note, run, sealed, started, tenant};
+use super::world::{TTL, base, concluded, note, run, started, tenant};
 use crate::{CreateOptions, Journal, OpenError};
 
 #[test]
@@ -20,7 +20,7 @@ fn a_run_goes_from_its_first_record_to_its_proof_and_survives_closing() {
     acme.append(&run("r1"), lease.epoch, vec![concluded("succeeded")]).unwrap();
     let seal = acme.seal(&run("r1"), lease.epoch).unwrap();
     assert_eq!((seal.index, seal.records), (1, 3));
-    sealed(&acme, "r2");
+    acme.append_once(&run("r2"), "w", vec![note("x"), concluded("failed")], true).unwrap();
     let note = acme.sign_checkpoint().unwrap();
     acme.publish(&note).unwrap();
     let proof = acme.prove(&run("r1")).unwrap();
