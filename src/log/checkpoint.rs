@@ -60,7 +60,7 @@ pub enum CheckpointError {
     )]
     NotAnExtension {
         /// The log.
-        origin: Box<str>,
+        origin: String,
         /// Where the earlier checkpoint is remembered.
         by: Remembered,
         /// Its size.
@@ -125,7 +125,7 @@ pub(crate) fn continues(
         Err(ProofError::Store(error)) => return Err(error.into()),
         Err(_) => None,
     };
-    let origin = origin.into();
+    let origin = origin.to_owned();
     let size = size(rows, scope)?;
     Err(CheckpointError::NotAnExtension { origin, by, signed_size, signed_root, size, root_there })
 }
