@@ -18,13 +18,11 @@ use runseal_evidence::{
 use thiserror::Error;
 
 use crate::{
-    OpenError,
+    Journal, OpenError,
     chain::{AppendError, Conclusion, RecordRow, RunRow, lease_row, read_row, records, run_row},
     index, log,
-    plane::{Files, KeyFileError, Meta, RecordKey, read_secret},
     store::{
-        Corruption, Direction, Engine as _, EngineError, Overlay, Read, RedbEngine, Scanned, Scope, Space,
-        StoreError, Table,
+        Corruption, Direction, EngineError, Overlay, Read as _, Scanned, Scope, Space, StoreError, Table,
     },
 };
 
@@ -111,9 +109,9 @@ pub enum TamperError {
     /// What an index row says cannot be written again.
     #[error(transparent)]
     Index(#[from] AppendError),
-    /// The record key cannot be read.
-    #[error(transparent)]
-    Key(#[from] KeyFileError),
+    /// No such tenant.
+    #[error("there is no tenant {0}")]
+    UnknownTenant(TenantId),
     /// No such run.
     #[error("there is no run {0}")]
     UnknownRun(RunId),
@@ -173,64 +171,53 @@ impl From<Corruption> for TamperError {
 /// # Errors
 /// [`TamperError`]; then nothing was done.
 pub fn tamper(dir: &Path, tenant: &TenantId, action: &Action) -> Result<(), TamperError> {
-    let files = Files::in_dir(dir);
-    // An ordinary open first: it knows every reason why a database cannot be used.
-    drop(crate::Journal::open(dir)?);
-    let engine = RedbEngine::open(&files.database()).map_err(EngineError::from)?;
-    let snapshot = engine.snapshot()?;
+    let journal = Journal::open(dir)?;
     let scope = Scope::Tenant(tenant.clone());
-    let mut disk = Disk {
-        tx: Overlay::over(&*snapshot),
-        scope: &scope,
-        tenant,
-        signer: record_signer(&files, &*snapshot)?,
-    };
-    match action {
-        Action::Edit { run, seq } => disk.edit(run, *seq).map(drop),
-        Action::Rehash { run, seq } => disk.rehash(run, *seq),
-        Action::Delete { run } => disk.delete(run),
-        Action::Truncate { run, keep } => disk.truncate(run, *keep),
-        Action::Rebuild { run } => disk.rebuild(run),
-        Action::Swap { left, right } => disk.swap(*left, *right),
-        Action::DropTile { level, index } => disk.drop_tile(*level, *index),
-        Action::Forget => {
-            disk.forget();
-            Ok(())
-        }
-    }?;
-    let writes = disk.tx.into_writes();
-    drop(snapshot);
-    engine.commit(&writes)?;
-    if *action == Action::Forget {
-        let path = files.signed(&scope).path;
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(TamperError::File { path, error });
-            }
-            _ => {}
-        }
+    if !journal.tenants()?.contains(tenant) {
+        return Err(TamperError::UnknownTenant(tenant.clone()));
     }
-    Ok(())
-}
-
-/// Who owns the disk has the record key too, where the plane signs records.
-fn record_signer(files: &Files, rows: &dyn Read) -> Result<Option<RecordSigner>, TamperError> {
-    let Ok(Meta { base, record_key: Some(_), .. }) = Meta::read(rows) else { return Ok(None) };
-    let line = read_secret(&files.record_key())?;
-    Ok(RecordKey::parse(&line, &base).map(|key| key.signer))
+    let signed = journal.shared().plane.files.as_ref().map(|files| files.signed(&scope).path);
+    let (of, tenant, todo) = (scope.clone(), tenant.clone(), action.clone());
+    journal.shared().run(&scope, 0, move |tx, plane| {
+        Disk { tx, scope: &of, tenant: &tenant, signer: plane.record_signer.as_ref() }.act(&todo)
+    })?;
+    match signed.filter(|_| *action == Action::Forget) {
+        Some(path) => match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(TamperError::File { path, error }),
+            _ => Ok(()),
+        },
+        None => Ok(()),
+    }
 }
 
 /// A tenant's rows, and writes over them.
-struct Disk<'a> {
-    tx: Overlay<'a>,
+struct Disk<'a, 'below> {
+    tx: &'a mut Overlay<'below>,
     scope: &'a Scope,
     tenant: &'a TenantId,
-    signer: Option<RecordSigner>,
+    /// Who owns the disk has the record key too, where the plane signs records.
+    signer: Option<&'a RecordSigner>,
 }
 
-impl Disk<'_> {
+impl Disk<'_, '_> {
+    fn act(&mut self, action: &Action) -> Result<(), TamperError> {
+        match action {
+            Action::Edit { run, seq } => self.edit(run, *seq).map(drop),
+            Action::Rehash { run, seq } => self.rehash(run, *seq),
+            Action::Delete { run } => self.delete(run),
+            Action::Truncate { run, keep } => self.truncate(run, *keep),
+            Action::Rebuild { run } => self.rebuild(run),
+            Action::Swap { left, right } => self.swap(*left, *right),
+            Action::DropTile { level, index } => self.drop_tile(*level, *index),
+            Action::Forget => {
+                self.forget();
+                Ok(())
+            }
+        }
+    }
+
     fn run(&self, run: &RunId) -> Result<RunRow, TamperError> {
-        run_row(&self.tx, self.scope, run)?.ok_or_else(|| TamperError::UnknownRun(run.clone()))
+        run_row(self.tx, self.scope, run)?.ok_or_else(|| TamperError::UnknownRun(run.clone()))
     }
 
     fn record_key(&self, run: &RunId, seq: u64) -> Vec<u8> {
@@ -247,7 +234,7 @@ impl Disk<'_> {
         if seq == 0 || seq > known.records {
             return Err(TamperError::NoRecord { run: run.clone(), records: known.records, seq });
         }
-        let mut row = read_row(&self.tx, self.scope, run, seq)?;
+        let mut row = read_row(self.tx, self.scope, run, seq)?;
         row.raw = edited(&row.raw).map_err(|error| TamperError::Record { run: run.clone(), seq, error })?;
         self.tx.put(self.record_key(run, seq), row.encode());
         Ok(row)
@@ -257,9 +244,9 @@ impl Disk<'_> {
         let mut known = self.run(run)?;
         let mut prev = self.edit(run, seq)?.prev;
         for seq in seq..=known.records {
-            let mut row = read_row(&self.tx, self.scope, run, seq)?;
+            let mut row = read_row(self.tx, self.scope, run, seq)?;
             let hash = prev.link(&row.raw);
-            let signature = match (&self.signer, row.signature) {
+            let signature = match (self.signer, row.signature) {
                 (Some(signer), Some(_)) => Some(signer.sign(&hash)),
                 (_, signature) => signature,
             };
@@ -268,7 +255,7 @@ impl Disk<'_> {
             prev = hash;
         }
         known.chain = prev;
-        index::put_run(&mut self.tx, self.scope, run, &known);
+        index::put_run(self.tx, self.scope, run, &known);
         Ok(())
     }
 
@@ -285,9 +272,9 @@ impl Disk<'_> {
         if keep == 0 || keep > known.records {
             return Err(TamperError::NoRecord { run: run.clone(), records: known.records, seq: keep });
         }
-        let lease = lease_row(&self.tx, self.scope, run)?;
+        let lease = lease_row(self.tx, self.scope, run)?;
         let rows =
-            (1..=keep).map(|seq| read_row(&self.tx, self.scope, run, seq)).collect::<Result<Vec<_>, _>>()?;
+            (1..=keep).map(|seq| read_row(self.tx, self.scope, run, seq)).collect::<Result<Vec<_>, _>>()?;
         self.erase(run, &known)?;
         self.replay(run, &rows, known.pinned)?;
         // The lease keeps its epoch, or the next writer would reuse one.
@@ -331,7 +318,7 @@ impl Disk<'_> {
     fn retract(&mut self, conclusion: &Conclusion) -> Result<(), TamperError> {
         self.tx.delete(index::outcome::key(self.scope, conclusion));
         let count = self.space(Table::OutcomeCounts).key(&[conclusion.outcome.as_str().as_bytes()]);
-        let left = index::outcome::counted(&self.tx, self.scope, &conclusion.outcome)?.saturating_sub(1);
+        let left = index::outcome::counted(self.tx, self.scope, &conclusion.outcome)?.saturating_sub(1);
         match left {
             0 => self.tx.delete(count),
             _ => self.tx.put(count, left.to_be_bytes().to_vec()),
@@ -391,21 +378,21 @@ impl Disk<'_> {
                     self.tx.put(self.space(Table::Effects).key(&key), seq.to_be_bytes().to_vec());
                 }
                 (Meaning::RunAdmitted(admitted), _) => {
-                    index::admit(&mut self.tx, self.scope, run, &mut after, admitted, now_ms)?;
+                    index::admit(self.tx, self.scope, run, &mut after, admitted, now_ms)?;
                 }
                 _ => {}
             }
             if let Some(case) = &draft.case {
-                index::add_to_case(&mut self.tx, self.scope, case, run, seq);
+                index::add_to_case(self.tx, self.scope, case, run, seq);
             }
             self.tx.put(self.record_key(run, seq), row.encode());
             (after.records, after.chain, after.epoch) = (seq, row.hash, record.stamp.epoch);
             change.see(meaning);
         }
         after.pinned = pinned.min(after.records);
-        index::follow(&mut self.tx, self.scope, run, None, &mut after, change, now_ms)?;
+        index::follow(self.tx, self.scope, run, None, &mut after, change, now_ms)?;
         if !after.is_unpinned() {
-            index::unpin(&mut self.tx, self.scope, run);
+            index::unpin(self.tx, self.scope, run);
         }
         Ok(())
     }
@@ -433,8 +420,8 @@ impl Disk<'_> {
     }
 
     fn entries(&self) -> Result<Vec<Vec<u8>>, TamperError> {
-        let size = log::size(&self.tx, self.scope)?;
-        Ok(log::entry_range(&self.tx, self.scope, 0, size)?)
+        let size = log::size(self.tx, self.scope)?;
+        Ok(log::entry_range(self.tx, self.scope, 0, size)?)
     }
 
     /// Makes `entries` the whole log: tiles, size, and the index of each seal.
@@ -444,13 +431,13 @@ impl Disk<'_> {
         }
         self.tx.delete(self.space(Table::Log).key(&[b"size"]));
         for bytes in entries {
-            let index = log::append_entry(&mut self.tx, self.scope, bytes)?;
+            let index = log::append_entry(self.tx, self.scope, bytes)?;
             match Entry::parse(bytes).map_err(|error| TamperError::Entry { index, error })? {
                 Entry::Seal(seal) => {
                     // A run deleted before has no row to point to its seal.
-                    if let Some(known) = run_row(&self.tx, self.scope, &seal.run)? {
+                    if let Some(known) = run_row(self.tx, self.scope, &seal.run)? {
                         index::put_run(
-                            &mut self.tx,
+                            self.tx,
                             self.scope,
                             &seal.run,
                             &RunRow { seal: Some(index), ..known },

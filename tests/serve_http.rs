@@ -299,6 +299,28 @@ fn an_integrity_alarm_stops_publication_and_shows_everywhere() {
     assert!(said.contains("INTEGRITY ALARM"), "{said}");
 }
 
+#[cfg(feature = "testkit")]
+#[test]
+fn the_self_check_finds_an_edit_on_disk_within_its_interval() {
+    let desk = with_runs(3);
+    checkpoint(&desk);
+    let serving = desk.serve(&["--check-interval", "100ms"]);
+    eventually("a check", || {
+        serving.get("/metrics").text().contains("runseal_check_contradiction{tenant=\"acme\"} 0\n")
+    });
+    assert_eq!(serving.get("/healthz").status, 200);
+    drop(serving);
+    desk.run(&["tamper", "--dir", "plane", "--tenant", "acme", "edit", "run-0001", "1"]).ended(0);
+    let serving = desk.serve(&["--check-interval", "100ms"]);
+    eventually("the finding", || serving.get("/healthz").status == 503);
+    let health: serde_json::Value = serde_json::from_slice(&serving.get("/healthz").body).unwrap();
+    assert!(health["logs"]["acme"]["contradiction"].as_str().unwrap().contains("run-0001"), "{health}");
+    assert!(serving.get("/metrics").text().contains("runseal_check_contradiction{tenant=\"acme\"} 1\n"));
+    // It is found, not hidden: the log and the damaged record stay there for an auditor.
+    assert_eq!(serving.get("/log/acme/checkpoint").status, 200);
+    assert_eq!(serving.get("/audit/acme/runs/run-0001/records").status, 200);
+}
+
 #[test]
 fn stopping_does_not_wait_for_a_witness_that_hangs() {
     let desk = with_runs(3);

@@ -1,7 +1,7 @@
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
 use super::{CliError, Exit, output::Output, plane::PlaneArgs};
-use crate::{CheckPart, CheckProgress, Tenant, evidence::name::TenantId};
+use crate::{CheckProgress, Tenant, evidence::name::TenantId};
 
 /// Check everything the journal holds against itself.
 ///
@@ -45,10 +45,7 @@ fn check(tenant: &Tenant, output: &Output) -> Result<bool, CliError> {
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_prefix(tenant.id().to_string());
     let report = tenant.check(&mut |progress: CheckProgress| {
-        bar.set_message(match progress.part {
-            CheckPart::Entries => "entries",
-            CheckPart::Records => "records",
-        });
+        bar.set_message(format!("{:?}", progress.part).to_lowercase());
         if let Some(total) = progress.total {
             bar.set_length(total);
         }

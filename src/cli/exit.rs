@@ -425,14 +425,12 @@ fn of_tamper(error: &crate::tamper::TamperError) -> Exit {
         TamperError::Open(error) => of_open(error),
         TamperError::Store(error) => of_store(error),
         TamperError::Index(error) => of_append(error),
-        TamperError::UnknownRun(_)
+        TamperError::UnknownTenant(_)
+        | TamperError::UnknownRun(_)
         | TamperError::NoRecord { .. }
         | TamperError::Sealed(_)
         | TamperError::NoEntry { .. }
         | TamperError::NoTile { .. } => Exit::Usage,
-        TamperError::Record { .. }
-        | TamperError::Entry { .. }
-        | TamperError::Key(_)
-        | TamperError::File { .. } => Exit::Unfinished,
+        TamperError::Record { .. } | TamperError::Entry { .. } | TamperError::File { .. } => Exit::Unfinished,
     }
 }

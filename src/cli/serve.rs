@@ -55,6 +55,11 @@ pub(super) struct Args {
         value_parser = duration::parse)]
     refresh_interval: Duration,
 
+    /// Check the whole journal against itself this often, as "runseal check" does.
+    #[arg(long, env = "RUNSEAL_CHECK_INTERVAL", value_name = "DUR", default_value = "24h",
+        value_parser = duration::parse)]
+    check_interval: Duration,
+
     /// The bearer tokens that are admitted: a file of lines that "runseal token" prints.
     #[arg(long, env = "RUNSEAL_TOKENS", value_name = "FILE")]
     tokens: Option<PathBuf>,
@@ -90,7 +95,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
     log_to_stderr(output);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliError::Runtime)?;
-    let served = runtime.block_on(serve(journal, listen, access, publishing, output));
+    let served = runtime.block_on(serve(journal, listen, access, publishing, args.check_interval, output));
     // Journal calls under way end in their own time; they are bounded, and nothing waits for their answers.
     runtime.shutdown_timeout(Duration::from_secs(5));
     served.map(|()| Exit::Done)
@@ -101,9 +106,10 @@ async fn serve(
     listen: SocketAddr,
     access: Access,
     publishing: Publishing,
+    check_interval: Duration,
     output: &Output,
 ) -> Result<(), CliError> {
-    let server = Server::bind(journal, listen, access, publishing)
+    let server = Server::bind(journal, listen, access, publishing, check_interval)
         .await
         .map_err(|error| CliError::Bind { listen, error })?;
     let stopped = stop_signal()?;

@@ -25,6 +25,10 @@ pub(super) struct LogHealth {
     pub(super) under_quorum: u64,
     pub(super) held: u64,
     pub(super) failures: u64,
+    /// When the self-check last finished.
+    pub(super) checked: Option<Instant>,
+    /// What it found.
+    pub(super) contradiction: Option<String>,
     /// Why nothing is published any more. Stays until the process is started again.
     pub(super) alarm: Option<String>,
     /// Why the last attempt to publish came to nothing, where it did not raise an alarm.
@@ -63,9 +67,9 @@ impl Health {
         *lock(&self.requests).entry((route, status)).or_default() += 1;
     }
 
-    /// Whether publication stopped for any log.
+    /// Whether a log stopped being published, or contradicts itself.
     pub(super) fn is_alarmed(&self) -> bool {
-        lock(&self.logs).values().any(|log| log.alarm.is_some())
+        lock(&self.logs).values().any(|log| log.alarm.is_some() || log.contradiction.is_some())
     }
 
     /// The health as JSON; the logs are named only to those who may know of them.
@@ -74,8 +78,8 @@ impl Health {
         let logs = name_logs.then(|| {
             let logs = lock(&self.logs);
             let shown = |(name, log): (&String, &LogHealth)| {
-                let LogHealth { size, alarm, trouble, .. } = log.clone();
-                (name.clone(), ShownLog { size, alarm, trouble })
+                let LogHealth { size, alarm, contradiction, trouble, .. } = log.clone();
+                (name.clone(), ShownLog { size, alarm, contradiction, trouble })
             };
             logs.iter().map(shown).collect()
         });
@@ -117,7 +121,7 @@ impl Health {
 type LogSeries = (&'static str, &'static str, &'static str, fn(&LogHealth) -> Option<f64>);
 
 /// One series a log. The names of logs hold nothing that a label would have to escape.
-const LOG_SERIES: [LogSeries; 8] = [
+const LOG_SERIES: [LogSeries; 10] = [
     ("runseal_log_size", "gauge", "Entries under the published checkpoint.", |log| Some(number(log.size))),
     ("runseal_published_age_seconds", "gauge", "Seconds since this process published a checkpoint.", |log| {
         log.published.map(|at| at.elapsed().as_secs_f64())
@@ -138,6 +142,12 @@ const LOG_SERIES: [LogSeries; 8] = [
     ("runseal_witness_failures_total", "counter", "Witnesses that did not cosign when asked.", |log| {
         Some(number(log.failures))
     }),
+    ("runseal_check_age_seconds", "gauge", "Seconds since the self-check finished.", |log| {
+        log.checked.map(|at| at.elapsed().as_secs_f64())
+    }),
+    ("runseal_check_contradiction", "gauge", "1 where the self-check found a contradiction.", |log| {
+        log.checked.map(|_| if log.contradiction.is_some() { 1.0 } else { 0.0 })
+    }),
     ("runseal_integrity_alarm", "gauge", "1 where publication stopped for an integrity alarm.", |log| {
         Some(if log.alarm.is_some() { 1.0 } else { 0.0 })
     }),
@@ -154,6 +164,7 @@ struct Shown {
 struct ShownLog {
     size: u64,
     alarm: Option<String>,
+    contradiction: Option<String>,
     trouble: Option<String>,
 }
 

@@ -38,6 +38,7 @@ mod log;
 mod publisher;
 mod respond;
 mod route;
+mod selfcheck;
 mod served;
 mod stall;
 
@@ -71,6 +72,7 @@ pub struct Server {
     address: SocketAddr,
     plane: Arc<Plane>,
     publishing: Publishing,
+    check_interval: Duration,
 }
 
 /// What every request and the publisher share.
@@ -82,7 +84,7 @@ struct Plane {
 }
 
 impl Server {
-    /// Binds `listen`.
+    /// Binds `listen`. The journal is checked against itself every `check_interval`.
     ///
     /// # Errors
     /// When the address cannot be bound.
@@ -91,12 +93,13 @@ impl Server {
         listen: SocketAddr,
         access: Access,
         publishing: Publishing,
+        check_interval: Duration,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(listen).await?;
         let address = listener.local_addr()?;
         let calls = Semaphore::new(CALLS_MAX);
         let plane = Arc::new(Plane { journal, access, health: Health::new(), calls });
-        Ok(Self { listener, address, plane, publishing })
+        Ok(Self { listener, address, plane, publishing, check_interval })
     }
 
     /// The address bound, with its port.
@@ -109,9 +112,10 @@ impl Server {
     /// # Errors
     /// When the publisher cannot be set up.
     pub async fn run(self, stopped: impl Future<Output = ()>) -> Result<(), SetupError> {
-        let Self { listener, plane, publishing, .. } = self;
+        let Self { listener, plane, publishing, check_interval, .. } = self;
         let publisher = publisher::Publisher::new(Arc::clone(&plane), publishing)?;
         let publisher = tokio::spawn(publisher.run());
+        let checks = tokio::spawn(selfcheck::run(Arc::clone(&plane), check_interval));
         let graceful = GracefulShutdown::new();
         let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         tokio::pin!(stopped);
@@ -133,6 +137,7 @@ impl Server {
         // A round with a witness that does not answer would hold the process up. Nothing is lost by leaving
         // it: the checkpoint is signed again, and published, after the next start.
         publisher.abort();
+        checks.abort();
         drop(tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await);
         Ok(())
     }

@@ -95,7 +95,8 @@ pub async fn compare_with_witnesses(
         let (size, root, by) = (checkpoint.size(), *checkpoint.root(), asked.to_string());
         match super::blocking(log, move |log| log.compare(size, root, by)).await {
             Ok(()) => {}
-            Err(SignError::NotAnExtension { origin, .. }) => {
+            Err(SignError::NotAnExtension { .. }) => {
+                let origin = log.origin();
                 alarms.push(Alarm { asked, kind: AlarmKind::Remembered { origin, cosigned: size } });
             }
             Err(error) => return Err(error),
