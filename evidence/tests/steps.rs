@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use runseal_evidence::name::{RunId, TenantId};
 use runseal_evidence::steps::{
-    End, FrameFault, HeaderFault, PAYLOAD_BYTES_MAX, RunSteps, Scan, StepFault, StepsFault, StoreHead,
+    AuditedSteps, End, FrameFault, HeaderFault, PAYLOAD_BYTES_MAX, RunSteps, Scan, StepDigest, StepFault,
+    StepsAudit, StepsCommitment, StepsFault, StoreHead,
 };
 
 mod step_file;
@@ -263,4 +264,74 @@ fn the_steps_of_a_run_have_one_head_wherever_they_stand() {
         let expected = step_file::run_head("acme", "run-1", &[first.clone(), second.clone()]);
         assert_eq!(steps.head().as_bytes(), &expected);
     }
+}
+
+/// What the file says of run-1, whose conclusion committed to four steps, and how many faults it has.
+fn audited(file: &[u8]) -> (Vec<String>, usize) {
+    let mut steps = RunSteps::new(&TenantId::new("acme").unwrap(), &RunId::new("run-1").unwrap());
+    for n in 0..4 {
+        let committed = payload("run-1", &format!("step-{n}"), format!("value {n}").as_bytes());
+        steps.push(&StepDigest::from_bytes(step_file::digest(&committed)));
+    }
+    let mut audit = StepsAudit::new();
+    file.chunks(100).for_each(|chunk| audit.push(chunk));
+    let file = audit.finish();
+    let commitment = StepsCommitment::from(&steps);
+    let differences =
+        file.differences(&TenantId::new("acme").unwrap(), &RunId::new("run-1").unwrap(), &commitment);
+    (differences.iter().map(ToString::to_string).collect(), file.faults.len())
+}
+
+#[test]
+fn a_changed_removed_or_moved_step_is_named_with_and_without_fitting_heads() {
+    let sound = file_of(4);
+    assert_eq!(audited(&sound.bytes), (vec![], 0));
+    let frame = |n: usize| &sound.bytes[sound.starts[n]..sound.starts[n + 1]];
+    let of = |n: usize| payload("run-1", &format!("step-{n}"), format!("value {n}").as_bytes());
+    let rebuilt =
+        |order: &[Vec<u8>]| order.iter().fold(File::new(ID), |file, payload| file.with(payload)).bytes;
+
+    // Bytes changed, heads left alone.
+    let mut edited = sound.bytes.clone();
+    edited[sound.starts[2] - 40] ^= 1;
+    let changed = vec!["step 2 of 4 was changed".to_owned()];
+    assert_eq!(audited(&edited), (changed.clone(), 1));
+    // The same with every head made to fit: the file is sound, and the conclusion is not borne out.
+    let forged = payload("run-1", "step-1", b"another");
+    assert_eq!(audited(&rebuilt(&[of(0), forged, of(2), of(3)])), (changed, 0));
+
+    let removed = vec!["step 3 of 4 was removed".to_owned()];
+    assert_eq!(audited(&[&sound.bytes[..32], frame(0), frame(1), frame(3)].concat()), (removed.clone(), 1));
+    assert_eq!(audited(&rebuilt(&[of(0), of(1), of(3)])), (removed, 0));
+    let moved = vec!["steps 1 to 2 of 4 stand in another order".to_owned()];
+    assert_eq!(audited(&[&sound.bytes[..32], frame(1), frame(0), frame(2), frame(3)].concat()).0, moved);
+    assert_eq!(audited(&rebuilt(&[of(1), of(0), of(2), of(3)])), (moved, 0));
+    let more = payload("run-1", "step-4", b"");
+    let added = vec!["step 5 as found was not among the 4 steps of the run".to_owned()];
+    assert_eq!(audited(&rebuilt(&[of(0), of(1), of(2), of(3), more])), (added, 0));
+    // All of them gone.
+    assert_eq!(audited(&File::new(ID).bytes).0.len(), 4);
+}
+
+#[test]
+fn an_audit_says_where_it_had_to_stop() {
+    let file = file_of(4);
+    let mut bytes = file.bytes.clone();
+    bytes[file.starts[1]] = 0xff;
+    let mut audit = StepsAudit::new();
+    audit.push(&bytes);
+    let audited = audit.finish();
+    assert!(audited.cut_short);
+    assert_eq!((audited.steps, audited.faults.len()), (1, 1));
+    let mut audit = StepsAudit::new();
+    audit.push(b"{}");
+    assert!(audit.finish().header_fault().is_some());
+    let mut audit = StepsAudit::new();
+    audit.push(&file.bytes[..file.bytes.len() - 1]);
+    let torn = audit.finish();
+    assert_eq!((torn.cut_short, torn.steps), (false, 3));
+    assert_eq!(torn.torn_bytes, (file.starts[4] - file.starts[3] - 1) as u64);
+    let (tenant, run) = (TenantId::new("acme").unwrap(), RunId::new("run-1").unwrap());
+    assert_eq!(torn.offset(&tenant, &run, 2), Some(file.starts[1] as u64));
+    assert_eq!(AuditedSteps::path_in(&file.bytes[file.starts[1]..]).unwrap().as_str(), "step-1");
 }

@@ -173,6 +173,19 @@ impl From<&RunSteps> for StepsCommitment {
     }
 }
 
+impl StepDifference {
+    /// The step among those found that the difference is about, where it is about one.
+    pub fn found_at(&self) -> Option<u64> {
+        match self {
+            Self::Changed { position, .. } | Self::Added { position, .. } => Some(*position),
+            Self::Removed { .. }
+            | Self::Reordered { .. }
+            | Self::Replaced { .. }
+            | Self::Somewhere { .. } => None,
+        }
+    }
+}
+
 impl StepsCommitment {
     /// The commitment to the steps with these marks, in their order, and this head.
     pub fn new(head: RunHead, marks: Vec<Mark>) -> Self {

@@ -233,6 +233,17 @@ impl FrameChain {
         Ok(Some(frame))
     }
 
+    /// Goes past the frame that `bytes` start with and that [`FrameChain::read`] refused, and takes its head as it
+    /// stands for what the next one follows. Gives its payload; `None` where its end cannot be told.
+    pub(super) fn pass_over<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let length = payload_length(*bytes.first_chunk::<PREFIX_BYTES>()?).ok()?;
+        let frame = bytes.get(..FRAME_OVERHEAD_BYTES + length)?;
+        self.head = StoreHead::from_bytes(*frame.last_chunk::<HEAD_BYTES>()?);
+        self.at += frame.len() as u64;
+        self.frames += 1;
+        Some(&frame[PREFIX_BYTES..PREFIX_BYTES + length])
+    }
+
     /// Writes the frame of `payload`, whose digest is given, at the end of `file`.
     ///
     /// # Errors

@@ -31,8 +31,10 @@
 //! | `run` | which steps may stand together in a run |
 //! | `scan` | a file read as a stream |
 //! | `tail` | what the end of a file is: torn, or damaged |
+//! | `audit` | a file read past its faults, each run held against its conclusion |
 //! | `commitment` | what a conclusion says of its run's steps |
 
+mod audit;
 mod commitment;
 mod digest;
 mod frame;
@@ -42,6 +44,7 @@ mod step;
 mod tail;
 
 pub use self::{
+    audit::{AuditedSteps, StepsAudit},
     commitment::{CommitmentFault, Mark, RunSteps, StepDifference, StepsCommitment},
     digest::{DigestError, InputDigest, RunHead, StepDigest, StepKey, StoreHead},
     frame::{

@@ -62,6 +62,20 @@ impl Scan {
         bytes: &[u8],
         mut visit: impl FnMut(&Frame<'_>) -> Result<(), FrameFault>,
     ) -> Result<(), StepsFault> {
+        self.take(bytes, |chain, rest| {
+            let Some(frame) = chain.read(rest)? else { return Ok(false) };
+            visit(&frame)?;
+            Ok(true)
+        })
+    }
+
+    /// Takes the next bytes and hands what `next` reads at the start of the rest on, until it says that there is
+    /// not enough.
+    pub(super) fn take(
+        &mut self,
+        bytes: &[u8],
+        mut next: impl FnMut(&mut FrameChain, &[u8]) -> Result<bool, FrameFault>,
+    ) -> Result<(), StepsFault> {
         self.buffer.extend_from_slice(bytes);
         let mut read = 0;
         if self.chain.is_none() {
@@ -75,8 +89,9 @@ impl Scan {
         loop {
             let (number, at) = (chain.frames() + 1, chain.at());
             let fault = |fault| StepsFault::Frame { number, at, fault };
-            let Some(frame) = chain.read(&self.buffer[read..]).map_err(fault)? else { break };
-            visit(&frame).map_err(fault)?;
+            if !next(chain, &self.buffer[read..]).map_err(fault)? {
+                break;
+            }
             read += usize::try_from(chain.at() - at).unwrap_or(usize::MAX);
         }
         self.buffer.drain(..read);
