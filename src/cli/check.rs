@@ -1,7 +1,7 @@
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
 use super::{CliError, Exit, output::Output, plane::PlaneArgs};
-use crate::{CheckProgress, Tenant, evidence::name::TenantId};
+use crate::{CheckProgress, CheckReport, StoreError, evidence::name::TenantId, serve::DIRECTORY};
 
 /// Check everything the journal holds against itself.
 ///
@@ -28,23 +28,32 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
         Some(tenant) => vec![tenant.clone()],
         None => journal.tenants()?,
     };
-    let mut unsound = 0;
-    for tenant in &tenants {
-        let sound = check(&journal.tenant(tenant), output)?;
-        unsound += usize::from(!sound);
+    let mut sound = Vec::new();
+    for name in &tenants {
+        let tenant = journal.tenant(name);
+        sound.push(check(name.as_str(), output, |progress| tenant.check(progress))?);
     }
-    match unsound {
+    // The directory is the plane's, not a tenant's.
+    if args.tenant.is_none() {
+        sound.push(check(DIRECTORY, output, |progress| journal.check_directory(progress))?);
+    }
+    match sound.iter().filter(|sound| !**sound).count() {
         0 => Ok(Exit::Done),
-        _ => Err(CliError::CheckFailed { unsound, tenants: tenants.len() }),
+        unsound => Err(CliError::CheckFailed { unsound, checked: sound.len() }),
     }
 }
 
-fn check(tenant: &Tenant, output: &Output) -> Result<bool, CliError> {
+/// Checks one tenant or the directory, and answers whether it is sound.
+fn check(
+    name: &str,
+    output: &Output,
+    check: impl FnOnce(&mut dyn FnMut(CheckProgress)) -> Result<CheckReport, StoreError>,
+) -> Result<bool, CliError> {
     let bar = if output.draws_progress() { ProgressBar::no_length() } else { ProgressBar::hidden() };
     let style = ProgressStyle::with_template("{prefix} {msg} {pos}/{len} {wide_bar} {eta}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.set_prefix(tenant.id().to_string());
-    let report = tenant.check(&mut |progress: CheckProgress| {
+    bar.set_prefix(name.to_owned());
+    let report = check(&mut |progress: CheckProgress| {
         bar.set_message(format!("{:?}", progress.part).to_lowercase());
         if let Some(total) = progress.total {
             bar.set_length(total);
@@ -52,19 +61,13 @@ fn check(tenant: &Tenant, output: &Output) -> Result<bool, CliError> {
         bar.set_position(progress.done);
     });
     bar.finish_and_clear();
-    let report = report?;
-    let counts = format!(
-        "{} entries, {} runs, {} records, {} hashed",
-        report.entries,
-        report.runs,
-        report.records,
-        HumanBytes(report.bytes)
-    );
-    match &report.contradiction {
-        None => output.line(format_args!("{}: sound; {counts}", tenant.id()))?,
+    let CheckReport { entries, runs, records, bytes, contradiction } = report?;
+    let counts = format!("{entries} entries, {runs} runs, {records} records, {} hashed", HumanBytes(bytes));
+    match &contradiction {
+        None => output.line(format_args!("{name}: sound; {counts}"))?,
         Some(contradiction) => {
-            output.line(format_args!("{}: {contradiction}; checked until then: {counts}", tenant.id()))?;
+            output.line(format_args!("{name}: {contradiction}; checked until then: {counts}"))?;
         }
     }
-    Ok(report.is_sound())
+    Ok(contradiction.is_none())
 }

@@ -199,12 +199,12 @@ pub enum CliError {
         tenant: TenantId,
     },
     /// The self-check found something.
-    #[error("{unsound} of {tenants} tenant(s) contradict themselves")]
+    #[error("{unsound} of {checked} log(s) and their runs contradict themselves")]
     CheckFailed {
-        /// Tenants with a contradiction.
+        /// Tenants with a contradiction, the directory counted as one.
         unsound: usize,
-        /// Tenants checked.
-        tenants: usize,
+        /// Those checked.
+        checked: usize,
     },
     /// A file cannot be written.
     #[error(transparent)]

@@ -48,7 +48,7 @@ pub use publisher::{Publishing, SetupError};
 use access::{Need, Scope, Verdict};
 use health::Health;
 use respond::{Answer, JSON, Keep, METRICS};
-pub(crate) use served::Served;
+pub(crate) use served::{DIRECTORY, Served};
 
 use route::Route;
 use stall::StallLimit;

@@ -2,12 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use runseal_evidence::name::TenantId;
 use tracing::{debug, error, warn};
 
-use super::Plane;
+use super::{Plane, served::DIRECTORY};
 use crate::CheckReport;
 
-/// Checks every tenant, one after the other, every `interval`.
+/// Checks every tenant and the directory, one after the other, every `interval`.
 ///
 /// Contradictions show at `/healthz` and in metrics until a later check no longer finds them. They do not stop
 /// publication: what the log has signed is for signing itself to compare.
@@ -22,13 +23,18 @@ pub(super) async fn run(plane: Arc<Plane>, interval: Duration) {
                 continue;
             }
         };
-        for name in tenants {
-            let tenant = plane.journal.tenant(&name);
-            let checked = tokio::task::spawn_blocking(move || tenant.check(&mut |_| {})).await;
-            match checked {
-                Ok(Ok(report)) => note(&plane, name.as_str(), &report),
-                Ok(Err(reason)) => warn!(log = name.as_str(), %reason, "the self-check could not finish"),
-                Err(reason) => error!(log = name.as_str(), %reason, "the self-check failed"),
+        let tenants = tenants.into_iter().map(Some).chain([None]);
+        for tenant in tenants {
+            let name = tenant.as_ref().map_or(DIRECTORY, TenantId::as_str).to_owned();
+            let journal = Arc::clone(&plane.journal);
+            let checked = tokio::task::spawn_blocking(move || match tenant {
+                Some(tenant) => journal.tenant(&tenant).check(&mut |_| {}),
+                None => journal.check_directory(&mut |_| {}),
+            });
+            match checked.await {
+                Ok(Ok(report)) => note(&plane, &name, &report),
+                Ok(Err(reason)) => warn!(log = name, %reason, "the self-check could not finish"),
+                Err(reason) => error!(log = name, %reason, "the self-check failed"),
             }
         }
     }

@@ -5,7 +5,7 @@ use runseal_evidence::name::TenantId;
 use crate::{Journal, Log, StoreError, Tenant};
 
 /// The name of the directory's log, which no tenant can bear.
-const DIRECTORY: &str = "_directory";
+pub(crate) const DIRECTORY: &str = "_directory";
 
 /// The name of a log, as a path spells it.
 #[derive(Clone, PartialEq, Eq, Debug)]
