@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use runseal_tlog::key::Algorithm;
 
-use crate::harness::{
-    NOW, Served, TestClock, TestLog, get, log_set, new_store, parse_answer, post, request, witness,
-    witness_keys,
-};
+use crate::harness::{NOW, Served, TestClock, log_set, new_store, witness, witness_keys};
+use crate::testlog::TestLog;
+use crate::wire::{get, parse_answer, post, request};
 
 fn served() -> (tempfile::TempDir, TestLog, Served) {
     let folder = tempfile::tempdir().unwrap();

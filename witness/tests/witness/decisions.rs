@@ -13,10 +13,8 @@ use runseal_witness::state::origin_hash;
 use runseal_witness::witness::{Refusal, Witness};
 use tempfile::TempDir;
 
-use crate::harness::{
-    self, NOW, TestClock, TestLog, cosignature_time, log_set, new_store, request_body, witness_keys,
-    witness_with,
-};
+use crate::harness::{NOW, TestClock, log_set, new_store, witness_keys, witness_with};
+use crate::testlog::{TestLog, cosignature_time, request_body};
 
 struct Scene {
     folder: TempDir,
@@ -48,8 +46,12 @@ impl Scene {
         Ok(lines.iter().flat_map(|line| [line.to_string(), "\n".to_owned()]).collect())
     }
 
-    fn vkey(&self) -> VerifierKey {
+    fn key(&self) -> VerifierKey {
         self.witness.keys().verifiers()[0].clone()
+    }
+
+    fn vkey(&self) -> String {
+        self.key().to_string()
     }
 
     fn alarms(&self, origin: &str) -> u64 {
@@ -98,9 +100,9 @@ fn a_false_line_under_the_witness_s_own_name_wedges_nothing() {
     let mut log = TestLog::new("log.example/wedge", 1);
     log.grow(2, "");
     let scene = Scene::log(&log);
-    let mut bytes = scene.vkey().id().0.to_vec();
+    let mut bytes = scene.key().id().0.to_vec();
     bytes.extend([0x5a; 72]);
-    let fake = format!("\u{2014} {} {}\n", scene.vkey().name(), harness::base64(&bytes));
+    let fake = format!("\u{2014} {} {}\n", scene.key().name(), crate::testlog::base64(&bytes));
     let checkpoint = format!("{}{fake}", log.checkpoint(2));
     let lines = scene.post(&request_body(0, &[], &checkpoint)).unwrap();
     assert!(!lines.contains(&fake));

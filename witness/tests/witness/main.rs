@@ -8,4 +8,6 @@ mod harness;
 mod process;
 mod pull;
 mod races;
+mod testlog;
 mod vectors;
+mod wire;

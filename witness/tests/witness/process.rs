@@ -8,11 +8,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use runseal_tlog::key::VerifierKey;
 use runseal_witness::about::LogStatus;
 
-use crate::harness::{TestLog, cosignature_time, get, post, request};
 use crate::pull::FileServer;
+use crate::testlog::{TestLog, cosignature_time};
+use crate::wire::{get, post, request};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_runseal-witness");
 
@@ -74,8 +74,8 @@ impl Place {
         Running::start(self.command(&args))
     }
 
-    fn vkey(&self) -> VerifierKey {
-        self.ok(&["vkey", "--key", "w.key"]).lines().next().unwrap().parse().unwrap()
+    fn vkey(&self) -> String {
+        self.ok(&["vkey", "--key", "w.key"]).lines().next().unwrap().to_owned()
     }
 
     fn logs(&self) -> Vec<LogStatus> {
@@ -300,7 +300,7 @@ fn what_was_answered_survives_a_kill_at_any_moment() {
         assert!(size >= acknowledged, "round {round}: {size} is stored, {acknowledged} was acknowledged");
         assert!(size <= acknowledged + 1 && size >= before);
         if let Some(stored) = stored.first() {
-            assert_eq!(stored.root, crate::harness::base64(&log.root(size)));
+            assert_eq!(stored.root, crate::testlog::base64(&log.root(size)));
         }
         acknowledged = size;
     }
@@ -536,7 +536,7 @@ fn a_key_in_an_ssh_agent_cosigns() {
     let running = Running::start(place.command(&[&base[..], &["--ssh-key", fingerprint]].concat()));
     let about = request(running.address, "GET", "/", "accept: application/json\r\n", b"");
     let about: runseal_witness::about::About = serde_json::from_str(about.text()).unwrap();
-    let vkey: VerifierKey = about.vkeys[0].parse().unwrap();
+    let vkey = about.vkeys[0].clone();
     let answer = post(running.address, "/add-checkpoint", log.request(0, 4).as_bytes());
     let text = log.checkpoint(4);
     assert!(
@@ -716,8 +716,8 @@ fn forty_thousand_logs_load_in_a_second_and_fit_in_memory() {
         let mut material = vec![1];
         material.extend(SigningKey::from_bytes(&seed).verifying_key().to_bytes());
         let name = format!("log.example/{number}");
-        let hash = crate::harness::sha256(&[name.as_bytes(), b"\n", &material]);
-        writeln!(list, "vkey {name}+{}+{}", hex::encode(&hash[..4]), crate::harness::base64(&material))
+        let hash = crate::testlog::sha256(&[name.as_bytes(), b"\n", &material]);
+        writeln!(list, "vkey {name}+{}+{}", hex::encode(&hash[..4]), crate::testlog::base64(&material))
             .unwrap();
     }
     place.write("logs", &list);

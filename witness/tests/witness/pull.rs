@@ -14,7 +14,8 @@ use runseal_witness::fetch::Fetcher;
 use runseal_witness::pull::{PullError, Pulled, Puller};
 use runseal_witness::witness::Witness;
 
-use crate::harness::{NOW, TestClock, TestLog, log_set, mth, new_store, sha256, witness_keys, witness_with};
+use crate::harness::{NOW, TestClock, log_set, new_store, witness_keys, witness_with};
+use crate::testlog::{TestLog, mth, sha256};
 
 /// Files over HTTP, and what was asked for.
 #[derive(Clone, Default)]

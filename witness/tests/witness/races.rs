@@ -6,7 +6,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use runseal_tlog::key::Algorithm;
 use runseal_witness::witness::{Refusal, Witness};
 
-use crate::harness::{NOW, TestClock, TestLog, cosignature_time, log_set, new_store, witness, witness_keys};
+use crate::harness::{NOW, TestClock, log_set, new_store, witness, witness_keys};
+use crate::testlog::{TestLog, cosignature_time};
 
 fn scene(list: &str) -> (tempfile::TempDir, Arc<Witness>) {
     let folder = tempfile::tempdir().unwrap();
@@ -70,7 +71,7 @@ fn answers_of_many_threads_fit_a_single_history() {
     let mut list = "logs/v0\n".to_owned();
     list.extend(logs.iter().map(|log| format!("vkey {}\n", log.vkey())));
     let (_folder, witness) = scene(&list);
-    let vkey = witness.keys().verifiers()[0].clone();
+    let vkey = witness.keys().verifiers()[0].to_string();
     // (log, size it went from) -> the size it went to: each step of a log is taken once.
     let steps: Mutex<HashMap<(usize, usize), usize>> = Mutex::default();
     std::thread::scope(|scope| {

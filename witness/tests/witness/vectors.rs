@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::harness::{
-    self, Answer, Served, TestClock, base64, cosignature_time, get, post, request, unbase64,
-};
+use crate::harness::{self, Served, TestClock};
+use crate::testlog::{base64, cosignature_time, unbase64};
+use crate::wire::{Answer, get, post, request};
 use runseal_tlog::key::{Algorithm, KeyName, SignerKey, VerifierKey};
 use runseal_tlog::note::Note;
 use runseal_witness::keys::Keys;
@@ -211,7 +211,6 @@ fn every_request_vector_is_decided_as_the_specification_says() {
 fn every_request_vector_is_answered_over_http() {
     let runtime = runtime();
     for vectors in files() {
-        let vkey: VerifierKey = vectors.witness.vkey.parse().unwrap();
         for case in &vectors.cases {
             let folder = tempfile::tempdir().unwrap();
             let witness = witness_in(&vectors, &case.state, folder.path(), &runtime);
@@ -222,7 +221,7 @@ fn every_request_vector_is_answered_over_http() {
             match answer.status {
                 200 => {
                     let text = checkpoint_text(&body);
-                    let time = cosignature_time(&text, answer.text(), &vkey);
+                    let time = cosignature_time(&text, answer.text(), &vectors.witness.vkey);
                     assert_eq!(time, Some(harness::NOW), "{}", case.id);
                 }
                 409 => {
@@ -286,8 +285,7 @@ fn assert_monitors_can_use(vectors: &Vectors, state: &str, answer: &Answer) {
     let text = checkpoint_text(&posted);
     let note = answer.text();
     assert!(note.starts_with(&format!("{text}\n")), "{note}");
-    let vkey: VerifierKey = vectors.witness.vkey.parse().unwrap();
-    assert_eq!(cosignature_time(&text, note, &vkey), Some(harness::NOW));
+    assert_eq!(cosignature_time(&text, note, &vectors.witness.vkey), Some(harness::NOW));
     let log = vectors.logs.iter().find(|log| log.origin == vectors.states[state].origin).unwrap();
     let log_keys: Vec<VerifierKey> = log.vkeys.iter().map(|vkey| vkey.parse().unwrap()).collect();
     let parsed = Note::parse(note.as_bytes()).unwrap();
