@@ -51,8 +51,8 @@ pub use runseal_evidence as evidence;
 pub use runseal_tlog as tlog;
 
 pub use self::chain::{
-    AppendError, Appended, Lease, LeaseError, OWNER_BYTES_MAX, PAGE_BYTES_MAX, ReadError, RunSummary, SealError,
-    Sealed, StoredRecord, TTL_MIN,
+    AppendError, Appended, AsWritten, Lease, LeaseError, OWNER_BYTES_MAX, PAGE_BYTES_MAX, ReadError, ReadRecord, RestoreError, RunSummary, SealError,
+    Sealed, StoredRecord, TTL_MIN, Upcaster,
 };
 pub use self::check::{CheckPart, CheckProgress, CheckReport};
 pub use self::clock::{Clock, ManualClock, SystemClock};
@@ -64,6 +64,6 @@ pub use self::journal::{CreateOptions, Journal, OpenError};
 pub use self::log::{CheckpointError, Log, ProofError, ProveError, PublishError, Remembered};
 pub use self::plane::KeyFileError;
 pub use self::store::{Ack, Corruption, EngineError, Fault, RowFault, StoreError};
-pub use self::tenant::{ImportError, Imported, Tenant};
+pub use self::tenant::{ImportError, Imported, RestoredRecord, Tenant};
 
 pub(crate) use self::plane::FORMAT;

@@ -2,20 +2,17 @@
 
 use runseal_evidence::chain::ChainHash;
 use runseal_evidence::name::{EffectKey, Outcome, RunId, TenantId};
-use runseal_evidence::payload::{Meaning, PayloadError};
+use runseal_evidence::payload::PayloadError;
 use runseal_evidence::record::{RecordDraft, RecordError, Stamp};
 use runseal_evidence::signature::RecordSigner;
 use runseal_evidence::timestamp::{Timestamp, TimestampError};
 use thiserror::Error;
 
+use super::extension::Extension;
 use super::lease::{Fence, LeaseError, fence};
-use super::record_row::{RecordRow, record_key, records};
 use super::run::{RunRow, run_row};
 use super::seal::SealError;
-use crate::index;
-use crate::store::{
-    Corruption, Direction, Fault, Overlay, Read, Scanned, Scope, Space, StoreError, Table, row,
-};
+use crate::store::{Overlay, Scope, StoreError};
 
 /// Where a record went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,85 +161,18 @@ pub(crate) fn append(
     if let Some(outcome) = before.as_ref().and_then(RunRow::sealed_as) {
         return Err(AppendError::RunSealed { run: run.clone(), outcome: outcome.clone() });
     }
-    refuse_unaccounted_records(tx, scope, run, before.as_ref())?;
+    let mut extension = Extension::of(tx, writer, run, before)?;
     let at = Timestamp::from_posix_ms(now_ms)?;
-    let mut after = before.clone().unwrap_or_else(|| RunRow::new(ChainHash::genesis(tenant, run)));
     let mut appended = Vec::with_capacity(drafts.len());
-    let mut change = index::Change::default();
     for draft in drafts {
-        let seq = after.records + 1;
-        let meaning = Meaning::of(&draft.kind, &draft.payload)?;
-        if let (Meaning::EffectStarted, Some(effect)) = (&meaning, &draft.effect) {
-            start_effect(tx, scope, run, effect, seq)?;
-        }
-        if let Meaning::RunAdmitted(admitted) = &meaning {
-            index::admit(tx, scope, run, &mut after, admitted, now_ms)?;
-        }
-        if let Some(case) = &draft.case {
-            index::add_to_case(tx, scope, case, run, seq);
-        }
+        let seq = extension.next_seq();
         let stamp = Stamp { at, epoch, run: run.clone(), seq, tenant: tenant.clone() };
         let raw = draft.clone().stamp(stamp).to_wire().map_err(|error| too_large(seq, error))?;
-        let prev = after.chain;
-        let hash = prev.link(&raw);
-        let signature = signer.map(|signer| signer.sign(&hash));
-        let row = RecordRow { prev, hash, signature, raw };
-        tx.put(record_key(scope, run, seq), row.encode());
-        after.records = seq;
-        after.chain = hash;
-        after.epoch = epoch;
-        change.see(meaning);
-        appended.push(Appended { seq, hash });
+        let sign = |hash: &ChainHash| signer.map(|signer| signer.sign(hash));
+        appended.push(extension.put(tx, draft, raw, epoch, now_ms, sign)?);
     }
-    index::follow(tx, scope, run, before.as_ref(), &mut after, change, now_ms)?;
+    extension.finish(tx)?;
     Ok(appended)
-}
-
-/// Claims the one start that an effect has in a run.
-fn start_effect(
-    tx: &mut Overlay<'_>,
-    scope: &Scope,
-    run: &RunId,
-    effect: &EffectKey,
-    seq: u64,
-) -> Result<(), AppendError> {
-    let effects = Space::of(scope, Table::Effects);
-    let key = effects.key(&[run.as_str().as_bytes(), &[0], effect.as_str().as_bytes()]);
-    if let Some(seq) = started(tx, scope, run, &key)? {
-        return Err(AppendError::DuplicateEffect { run: run.clone(), effect: effect.clone(), seq });
-    }
-    tx.put(key, seq.to_be_bytes().to_vec());
-    Ok(())
-}
-
-/// The record that started the effect filed at `key`.
-fn started(rows: &dyn Read, scope: &Scope, run: &RunId, key: &[u8]) -> Result<Option<u64>, StoreError> {
-    let Some(bytes) = rows.get(key)? else { return Ok(None) };
-    let corrupt = |fault| Corruption::in_scope(scope, "started effect", fault).of_run(run);
-    Ok(Some(row::read_u64(&bytes, "seq").map_err(corrupt)?))
-}
-
-/// Makes sure that nothing lies where the next record goes: a row of a run that lost its records count must
-/// not be written over.
-fn refuse_unaccounted_records(
-    tx: &Overlay<'_>,
-    scope: &Scope,
-    run: &RunId,
-    known: Option<&RunRow>,
-) -> Result<(), StoreError> {
-    let next = known.map_or(1, |row| row.records + 1);
-    let all = records(scope).starting_with(&[run.as_str().as_bytes(), &[0]]);
-    let mut found = None;
-    tx.scan(&all.from(record_key(scope, run, next)), Direction::Ascending, &mut |key, _| {
-        found = Some(key.last_chunk::<8>().map_or(0, |seq| u64::from_be_bytes(*seq)));
-        Scanned::Break(())
-    })?;
-    match found {
-        None => Ok(()),
-        Some(seq) => {
-            Err(Corruption::in_scope(scope, "record", Fault::Unaccounted).of_run(run).at(seq).into())
-        }
-    }
 }
 
 fn too_large(seq: u64, error: RecordError) -> AppendError {

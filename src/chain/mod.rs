@@ -3,12 +3,15 @@
 //! Every rule is a function over a transaction; nothing here knows of threads, commits or engines.
 
 mod append;
+mod extension;
 mod lease;
 mod pin;
 mod read;
 mod record_row;
+mod restore;
 mod run;
 mod seal;
+mod upcast;
 mod verified;
 
 pub use self::append::{AppendError, Appended};
@@ -19,8 +22,12 @@ pub(crate) use self::pin::{heads, pin};
 pub use self::read::{PAGE_BYTES_MAX, ReadError, StoredRecord};
 pub(crate) use self::read::{read, read_row, read_rows};
 pub(crate) use self::record_row::{RecordRow, record_key, records};
+pub use self::restore::RestoreError;
+pub(crate) use self::restore::restore;
 pub use self::run::RunSummary;
 pub(crate) use self::run::{Conclusion, RunRow, Wait, run_row, runs, stored_run};
 pub use self::seal::{SealError, Sealed};
 pub(crate) use self::seal::{seal, sealed};
+pub(crate) use self::upcast::lift;
+pub use self::upcast::{AsWritten, ReadRecord, Upcaster};
 pub(crate) use self::verified::Verified;

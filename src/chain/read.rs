@@ -39,6 +39,17 @@ pub enum ReadError {
         /// The run.
         run: RunId,
     },
+    /// A verified record does not have the shape that the caller's upcaster knows. Skew between builds; the
+    /// record is sound.
+    #[error("record {seq} of run {run} is sound, but not of a shape that this build knows: {reason}")]
+    Shape {
+        /// The run.
+        run: RunId,
+        /// The record's number.
+        seq: u64,
+        /// What the upcaster says.
+        reason: String,
+    },
     /// The store failed, or a row is damaged.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -65,7 +65,7 @@ impl Verified {
 }
 
 /// The outcome that a record concludes its run with.
-pub(crate) fn conclusion(draft: &RecordDraft) -> Option<Outcome> {
+pub(super) fn conclusion(draft: &RecordDraft) -> Option<Outcome> {
     match Meaning::of(&draft.kind, &draft.payload) {
         Ok(Meaning::RunConcluded(concluded)) => Some(concluded.outcome),
         _ => None,

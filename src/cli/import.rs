@@ -4,7 +4,7 @@ use clap::builder::BoolishValueParser;
 
 use super::{CliError, Exit, output::Output, plane::TenantArgs, runs::RunRow};
 use crate::{
-    AppendError, Imported,
+    ImportError, Imported,
     importer::{self, Claims, Ending, Format, ImportedRun},
 };
 
@@ -65,13 +65,11 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
         let claims = Claims::of(&imported);
         let runs =
             imported.into_iter().map(|ImportedRun { run, drafts, seal, .. }| (run, drafts, seal)).collect();
-        let stored = tenant.import_all(runs).map_err(|refused| match refused.error {
-            AppendError::Store(error) => CliError::Store(error),
-            error => CliError::ImportRefused {
-                file: file.clone(),
-                place: claims.place(&refused.run, &error),
-                error: Box::new(error),
-            },
+        let stored = tenant.import_all(runs).map_err(|refused| match refused {
+            ImportError::Run { run, error } => {
+                CliError::ImportRefused { file: file.clone(), place: claims.place(&run, &error), error }
+            }
+            ImportError::Store(error) => CliError::Store(error),
         })?;
         output.data(|out| {
             let mut line = |run: &Imported| writeln!(out, "{}", RunRow::from(run)).map_err(CliError::Stdout);

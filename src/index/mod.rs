@@ -61,7 +61,6 @@ pub(crate) fn follow(
     before: Option<&RunRow>,
     after: &mut RunRow,
     change: Change,
-    now_ms: i64,
 ) -> Result<(), StoreError> {
     let Change { concluded, suspended, last_concludes } = change;
     after.concluded = last_concludes;
@@ -70,7 +69,6 @@ pub(crate) fn follow(
             Some(outcome::conclude(tx, scope, run, after.conclusion.as_ref(), concluded.outcome)?);
     }
     after.waiting = waiting::follow(tx, scope, run, after.waiting, suspended.as_ref());
-    after.updated_ms = now_ms;
     activity::touch(tx, scope, run, before, after);
     if before.is_none_or(|row| !row.is_unpinned()) {
         tx.put(Space::of(scope, Table::Unpinned).key(&[run.as_str().as_bytes()]), Vec::new());

@@ -19,5 +19,6 @@ mod indexes;
 mod leases;
 mod logs;
 mod reading;
+mod restoring;
 mod sealing;
 mod tenants;
