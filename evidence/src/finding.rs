@@ -75,6 +75,53 @@ impl FindingKind {
     ];
 }
 
+/// What a finding, or a gap, is a sign of. One report may hold several; a reader keeps them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// History was changed.
+    Tampering,
+    /// The signatures are not those that the policy asks for: a forgery, or a wrong trust configuration.
+    Untrusted,
+    /// What is shown is old.
+    Stale,
+    /// What is shown cannot be read as what it claims to be.
+    Malformed,
+    /// Something in the scope could not be checked.
+    NotChecked,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl FindingKind {
+    /// What a finding of this kind is a sign of.
+    pub const fn class(self) -> Class {
+        match self {
+            Self::CheckpointSignature | Self::QuorumNotMet | Self::SignatureInvalid => Class::Untrusted,
+            Self::Stale => Class::Stale,
+            Self::Malformed => Class::Malformed,
+            Self::Rollback
+            | Self::Fork
+            | Self::TileMismatch
+            | Self::EntryMismatch
+            | Self::RunEdited
+            | Self::RunDeleted
+            | Self::RunTruncated
+            | Self::RunReordered
+            | Self::SealDuplicate
+            | Self::HeadAfterSeal
+            | Self::HeadRegressed
+            | Self::ChainBroken
+            | Self::TenantMismatch
+            | Self::ExportIncomplete => Class::Tampering,
+        }
+    }
+}
+
 impl fmt::Display for FindingKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
@@ -141,6 +188,17 @@ mod tests {
             assert_eq!(serde_json::from_str::<FindingKind>(&json).unwrap(), kind);
         }
         assert!(serde_json::from_str::<FindingKind>("\"Fork\"").is_err());
+    }
+
+    #[test]
+    fn kinds_fall_into_classes() {
+        let of = |class| FindingKind::ALL.iter().filter(|kind| kind.class() == class).count();
+        assert_eq!(
+            [Class::Tampering, Class::Untrusted, Class::Stale, Class::Malformed].map(of),
+            [14, 3, 1, 1]
+        );
+        assert_eq!(serde_json::to_string(&Class::NotChecked).unwrap(), r#""not-checked""#);
+        assert_eq!(Class::NotChecked.to_string(), "not-checked");
     }
 
     #[test]

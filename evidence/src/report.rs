@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::finding::Finding;
+use crate::finding::{Class, Finding};
 
 /// The report version this build writes and reads.
 pub const REPORT_VERSION: u64 = 1;
@@ -274,6 +274,21 @@ impl Report {
     }
 }
 
+impl Report {
+    /// What the findings and gaps are signs of, each class once, the gravest first. Empty when verified.
+    pub fn classes(&self) -> Vec<Class> {
+        let mut classes: Vec<Class> = self.findings.iter().map(|finding| finding.kind.class()).collect();
+        if self.verdict() == Verdict::Incomplete
+            || self.not_checked.iter().any(|not_checked| not_checked.is_gap)
+        {
+            classes.push(Class::NotChecked);
+        }
+        classes.sort_unstable();
+        classes.dedup();
+        classes
+    }
+}
+
 /// The JSON form, members in the documented order.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -293,6 +308,9 @@ struct ReportText {
     findings: Vec<Finding>,
     not_checked: Vec<NotCheckedText>,
     counts: Counts,
+    /// Follows from the rest, so what is read back is not kept.
+    #[serde(default)]
+    classes: Vec<Class>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -304,7 +322,7 @@ struct NotCheckedText {
 
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let verdict = self.verdict();
+        let (verdict, classes) = (self.verdict(), self.classes());
         let Self {
             command,
             scope,
@@ -334,6 +352,7 @@ impl Serialize for Report {
             findings,
             not_checked,
             counts,
+            classes,
         }
         .serialize(serializer)
     }
@@ -434,7 +453,8 @@ mod tests {
             r#""checks":[{"check":"consistency","status":"passed","detail":"3 to 7"}],"#,
             r#""findings":[{"kind":"run-deleted","run":"r","detail":"gone"}],"#,
             r#""not_checked":[{"what":"run x","why":"timed out"}],"#,
-            r#""counts":{"entries":4,"runs":2,"records":20,"bytes":4096}}"#
+            r#""counts":{"entries":4,"runs":2,"records":20,"bytes":4096},"#,
+            r#""classes":["tampering","not-checked"]}"#
         );
         assert_eq!(serde_json::to_string(&report).unwrap(), expected);
         let empty = serde_json::to_string(&Report::new(Command::Proof, Scope::Proof)).unwrap();
@@ -443,7 +463,7 @@ mod tests {
             concat!(
                 r#"{"report":1,"command":"proof","scope":"proof","verdict":"incomplete","log":null,"previous":null,"#,
                 r#""quorum":null,"cosignatures":[],"checks":[],"findings":[],"not_checked":[],"#,
-                r#""counts":{"entries":0,"runs":0,"records":0,"bytes":0}}"#
+                r#""counts":{"entries":0,"runs":0,"records":0,"bytes":0},"classes":["not-checked"]}"#
             )
         );
     }
