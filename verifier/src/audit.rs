@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::report::{Command, NotChecked, Report, Scope, TreeState};
-use runseal_evidence::signature::RecordVerifier;
+use runseal_tlog::bundle::BUNDLE_BYTES_MAX;
 use runseal_tlog::consistency;
 use runseal_tlog::fraud::FraudProof;
 use runseal_tlog::note::Note;
@@ -19,7 +19,7 @@ use crate::blocking::blocking;
 use crate::checkpoint::{self, Age, Signed};
 use crate::clock::Clock;
 use crate::diagnose::{self, Diagnosis};
-use crate::entries::Examiner;
+use crate::entries::{Examined, Examiner};
 use crate::error::Failure;
 use crate::export;
 use crate::finder::Finder;
@@ -29,7 +29,8 @@ use crate::ledger::Ledger;
 use crate::progress::Progress;
 use crate::recorder::Recorder;
 use crate::records::RecordSource;
-use crate::source::LogSource;
+use crate::source::{BUNDLE_BYTES_USUAL, LogSource};
+use crate::steps::{self, Against, Held};
 use crate::tree::{FetchedTree, SignedTree, TreeError};
 use crate::trust::Trust;
 use crate::walk::RunWalk;
@@ -61,12 +62,14 @@ pub struct Audit {
     pub history: Option<Arc<History>>,
     /// The records, if they are in scope.
     pub records: Option<Records>,
-    /// Keys that sign records.
-    pub record_keys: Vec<RecordVerifier>,
+    /// What records are held against besides the log.
+    pub against: Against,
     /// How old the newest cosignature may be.
     pub max_age: Option<Duration>,
     /// Fetches at a time.
     pub jobs: usize,
+    /// Longest time for the whole.
+    pub timeout: Duration,
 }
 
 /// What an audit came to.
@@ -96,15 +99,30 @@ impl Audit {
         let history = blocking(move || history.log(&origin)).await??;
         let mut run =
             Run { audit: self, history, report: Report::new(Command::Audit, scope), fraud: None, progress };
-        run.all(clock).await?;
+        let before = self.bytes_read();
+        let in_time = tokio::time::timeout(self.timeout, run.all(clock)).await;
+        if let Ok(done) = in_time {
+            done?;
+        } else {
+            let why = format!("the audit did not end within {}", humantime::format_duration(self.timeout));
+            run.report.failed("time", why.clone());
+            run.unchecked_after("what was not reached in time", &why);
+        }
         let Run { mut report, fraud, .. } = run;
-        report.counts.bytes = self.source.bytes_read()
-            + match &self.records {
-                Some(Records::Http(source)) => source.bytes_read(),
-                _ => report.counts.bytes,
-            };
+        // What a local export file took is counted already.
+        report.counts.bytes += self.bytes_read() - before;
         bound(&mut report);
         Ok(Audited { report, fraud })
+    }
+}
+
+impl Audit {
+    fn bytes_read(&self) -> u64 {
+        let records = match &self.records {
+            Some(Records::Http(source)) => source.bytes_read(),
+            _ => 0,
+        };
+        self.source.bytes_read() + records
     }
 }
 
@@ -122,6 +140,16 @@ fn bound(report: &mut Report) {
         let why = format!("only the first {LISTED_MAX} are listed");
         report.not_checked.push(NotChecked::gap(format!("{gaps} more"), why));
     }
+}
+
+/// What the entries of one audit come to.
+#[derive(Default)]
+struct EntrySum {
+    entries: u64,
+    foreign: u64,
+    faults: usize,
+    /// Whether every tile so far is the signed tree's.
+    gapless: bool,
 }
 
 struct Run<'a> {
@@ -376,44 +404,64 @@ impl Run<'_> {
         let units = (tiles.start..tiles.end).step_by(usize::try_from(UNIT_TILES).expect("a small number"));
         let source = &self.audit.source;
         let mut batches = stream::iter(units)
-            .map(|first| Arc::clone(examiner).examine(source, first..tiles.end.min(first + UNIT_TILES)))
+            .map(|first| {
+                let unit = first..tiles.end.min(first + UNIT_TILES);
+                let examined = Arc::clone(examiner).examine(source, unit.clone(), BUNDLE_BYTES_USUAL);
+                async move { (unit, examined.await) }
+            })
             .buffered(self.audit.jobs);
         let recorder = Recorder::start(self.history.clone());
-        let (mut entries, mut foreign, mut faults, mut gapless) = (0, 0, 0, true);
-        while let Some(batch) = batches.next().await {
-            let mut batch = batch?;
-            bar.advance(batch.tiles.len() as u64 * 256);
-            entries += batch.entries;
-            foreign += batch.foreign;
-            faults += batch.findings.len();
-            self.report.findings.append(&mut batch.findings);
-            self.report.not_checked.append(&mut batch.gaps);
-            if gapless {
-                // Nothing is kept behind a gap, so that no later audit takes it for checked.
-                if let Some(broken) = batch.broken_at {
-                    gapless = false;
-                    batch.tiles.retain(|tile| tile.index < broken);
-                    batch.marks.retain(|mark| mark.index / 256 < broken);
+        let mut sum = EntrySum { gapless: true, ..EntrySum::default() };
+        while let Some((unit, batch)) = batches.next().await {
+            let batch = batch?;
+            if batch.oversized {
+                for tile in unit {
+                    let one = Arc::clone(examiner).examine(source, tile..tile + 1, BUNDLE_BYTES_MAX).await?;
+                    bar.advance(256);
+                    self.take(one, &mut sum, &recorder).await;
                 }
-                recorder.push(batch).await;
+            } else {
+                bar.advance(batch.tiles.len() as u64 * 256);
+                self.take(batch, &mut sum, &recorder).await;
             }
-            if faults + self.report.not_checked.len() > LISTED_MAX {
+            if sum.faults + self.report.not_checked.len() > LISTED_MAX {
                 self.unchecked_after("the entries further on", "too much is wrong to go on");
-                gapless = false;
+                sum.gapless = false;
                 break;
             }
         }
         drop(batches);
         recorder.finish().await??;
-        self.report.counts.entries = entries;
-        let detail =
-            format!("{entries} new entries hash to their leaves, {foreign} of them of other programs");
-        if faults == 0 && gapless {
+        self.report.counts.entries = sum.entries;
+        if sum.faults == 0 && sum.gapless {
+            let EntrySum { entries, foreign, .. } = sum;
+            let detail =
+                format!("{entries} new entries hash to their leaves, {foreign} of them of other programs");
             self.report.passed("entries", detail);
         } else {
-            self.report.failed("entries", format!("{faults} entries or tiles are not what they should be"));
+            let detail = format!("{} entries or tiles are not what they should be", sum.faults);
+            self.report.failed("entries", detail);
         }
         Ok(())
+    }
+
+    /// Takes in the next tiles, in order.
+    async fn take(&mut self, mut batch: Examined, sum: &mut EntrySum, recorder: &Recorder) {
+        sum.entries += batch.entries;
+        sum.foreign += batch.foreign;
+        sum.faults += batch.findings.len();
+        self.report.findings.append(&mut batch.findings);
+        self.report.not_checked.append(&mut batch.gaps);
+        if !sum.gapless {
+            return;
+        }
+        // Nothing is kept behind a gap, so that no later audit takes it for checked.
+        if let Some(broken) = batch.broken_at {
+            sum.gapless = false;
+            batch.tiles.retain(|tile| tile.index < broken);
+            batch.marks.retain(|mark| mark.index / 256 < broken);
+        }
+        recorder.push(batch).await;
     }
 
     /// Holds the entries of each run against each other.
@@ -460,10 +508,10 @@ impl Run<'_> {
             Some(Records::Http(source)) => self.records_http(source).await,
             Some(Records::Export(path)) => {
                 let (path, history, trust) = (path.clone(), self.history.clone(), self.audit.trust.clone());
-                let (origin, keys) = (self.audit.origin.clone(), self.audit.record_keys.clone());
+                let (origin, against) = (self.audit.origin.clone(), self.audit.against.clone());
                 let (mut report, progress) = (self.report.clone(), self.progress);
                 self.report = blocking(move || {
-                    export::check_records(&path, &mut report, &history, &trust, &origin, &keys, progress)
+                    export::check_records(&path, &mut report, &history, &trust, &origin, &against, progress)
                         .map(|()| report)
                 })
                 .await??;
@@ -475,7 +523,8 @@ impl Run<'_> {
     async fn records_http(&mut self, source: &RecordSource) -> Result<(), Failure> {
         let mut walk = RunWalk::start(&self.history);
         let bar = self.progress.bar("runs", walk.entries());
-        let keys = &self.audit.record_keys;
+        let against = &self.audit.against;
+        let mut steps = Held::default();
         let (mut runs, mut records, mut unpinned, mut signed) = (0u64, 0u64, 0u64, 0u64);
         let before = (self.report.findings.len(), self.report.not_checked.len());
         let finder = Finder::new(&self.history, &self.audit.source, walk.entries());
@@ -490,7 +539,7 @@ impl Run<'_> {
             let mut checks = stream::iter(batch.runs)
                 .map(|pinned| {
                     let run = pinned.run.clone();
-                    async move { (run, source.check(pinned, keys).await) }
+                    async move { (run, source.check(pinned, against).await) }
                 })
                 .buffered(self.audit.jobs);
             while let Some((run, result)) = checks.next().await {
@@ -500,6 +549,7 @@ impl Run<'_> {
                         records += result.records;
                         unpinned += u64::from(result.unpinned > 0);
                         signed += result.signed;
+                        steps.add(result.steps);
                         self.report.findings.extend(result.findings);
                         self.report.not_checked.extend(result.gaps);
                     }
@@ -516,6 +566,7 @@ impl Run<'_> {
         self.report.counts.records = records;
         let after = (self.report.findings.len(), self.report.not_checked.len());
         close_records(&mut self.report, after == before, unpinned, signed);
+        steps::close(&mut self.report, against.steps.as_deref(), steps);
         Ok(())
     }
 }

@@ -12,18 +12,27 @@ use clap::{Args, Parser, Subcommand};
 use runseal_evidence::report::Report;
 use runseal_evidence::signature::RecordVerifier;
 use runseal_tlog::key::{Algorithm, VerifierKey};
+use runseal_tlog::policy::PolicyLog;
+use tokio::signal::unix::{SignalKind, signal};
 
+use crate::alert::{Alert, Event, Hook};
 use crate::audit::{Audit, Audited, Records};
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
+use crate::entries::tenant_of;
 use crate::error::{EXIT_USAGE, Failure};
 use crate::history::History;
-use crate::http::Token;
+use crate::http::{Client, Token};
 use crate::listing;
+use crate::metrics::{self, Status};
 use crate::progress::Progress;
 use crate::records::RecordSource;
+use crate::report_html;
 use crate::report_text::{self, Colour};
-use crate::source::{LogSource, NOTE_BYTES_MAX};
+use crate::source::{LogSource, NOTE_BYTES_MAX, SourceError};
+use crate::steps::{Against, StepsFile};
+use crate::timeline::{self, Point};
 use crate::trust::Trust;
+use crate::watch::Watch;
 use crate::witnesses::Witnesses;
 use crate::{export, file, fraud, proof};
 
@@ -58,6 +67,10 @@ enum Verb {
         after_help = "Example: runseal-verifier witnesses --policy policy.txt --log plane.example/log/acme"
     )]
     Witnesses(WitnessesArgs),
+    /// Audit the logs of a policy for ever, and tell what is found.
+    #[command(after_help = "Example: runseal-verifier watch --policy policy.txt --history watch.history \
+        --interval 5m --max-age 1h --listen 127.0.0.1:9464 --alert-command /usr/local/bin/page-me")]
+    Watch(WatchArgs),
     /// Check a fraud proof: exit 1 when it stands, 2 when it proves nothing.
     #[command(after_help = "Example: runseal-verifier fraud fork.txt --policy policy.txt")]
     Fraud(FraudArgs),
@@ -88,6 +101,9 @@ struct AuditArgs {
     /// The vkey of a key that signs records; repeatable. With any, every record must carry a signature.
     #[arg(long, env = "RUNSEAL_RECORD_KEY", value_parser = record_key)]
     record_key: Vec<RecordVerifier>,
+    /// The file of the tenant's steps, to be held against what its runs concluded with.
+    #[arg(long, env = "RUNSEAL_STEPS", value_name = "FILE", requires = "records")]
+    steps: Option<PathBuf>,
     /// A file with the bearer token for the log and the records.
     #[arg(long, env = "RUNSEAL_TOKEN")]
     token: Option<PathBuf>,
@@ -100,6 +116,9 @@ struct AuditArgs {
     /// Fetches at a time.
     #[arg(long, env = "RUNSEAL_JOBS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: u16,
+    /// Longest time for one audit; what was verified by then is kept.
+    #[arg(long, env = "RUNSEAL_TIMEOUT", default_value = "6h", value_parser = humantime::parse_duration)]
+    timeout: Duration,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -116,6 +135,9 @@ struct ExportArgs {
     /// The vkey of a key that signs records; repeatable. With any, every record must carry a signature.
     #[arg(long, env = "RUNSEAL_RECORD_KEY", value_parser = record_key)]
     record_key: Vec<RecordVerifier>,
+    /// The file of the tenant's steps, to be held against what its runs concluded with.
+    #[arg(long, env = "RUNSEAL_STEPS", value_name = "FILE")]
+    steps: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -160,6 +182,63 @@ struct WitnessesArgs {
 }
 
 #[derive(Debug, Args)]
+struct WatchArgs {
+    #[command(flatten)]
+    trust: TrustArgs,
+    /// What is remembered from audit to audit; made where it does not exist.
+    #[arg(long, env = "RUNSEAL_HISTORY")]
+    history: PathBuf,
+    /// Keep no entries in the history.
+    #[arg(long, env = "RUNSEAL_HISTORY_LIGHT", value_parser = FalseyValueParser::new())]
+    history_light: bool,
+    /// Watch only this log; repeatable. Else every log of the policy that has a URL.
+    #[arg(long, env = "RUNSEAL_LOG")]
+    log: Vec<String>,
+    /// Where the records of all tenants are: http(s)://…/audit, to which each log's tenant is added.
+    #[arg(long, env = "RUNSEAL_RECORDS_BASE")]
+    records_base: Option<String>,
+    /// The vkey of a key that signs records; repeatable.
+    #[arg(long, env = "RUNSEAL_RECORD_KEY", value_parser = record_key)]
+    record_key: Vec<RecordVerifier>,
+    /// A file with the bearer token for the logs and the records.
+    #[arg(long, env = "RUNSEAL_TOKEN")]
+    token: Option<PathBuf>,
+    /// From the end of one audit to the start of the next.
+    #[arg(long, env = "RUNSEAL_INTERVAL", default_value = "1m", value_parser = humantime::parse_duration)]
+    interval: Duration,
+    /// Without a complete audit for this long a log is silent. Ten intervals where it is not given.
+    #[arg(long, env = "RUNSEAL_SILENCE", value_parser = humantime::parse_duration)]
+    silence: Option<Duration>,
+    /// The oldest that the newest cosignature may be.
+    #[arg(long, env = "RUNSEAL_MAX_AGE", value_parser = humantime::parse_duration)]
+    max_age: Option<Duration>,
+    /// Serve /metrics and /healthz here.
+    #[arg(long, env = "RUNSEAL_LISTEN")]
+    listen: Option<std::net::SocketAddr>,
+    /// Rewrite this file after every audit.
+    #[arg(long, env = "RUNSEAL_HEARTBEAT")]
+    heartbeat: Option<PathBuf>,
+    /// Run this program for each alert, with the alert as JSON on its stdin.
+    #[arg(long, env = "RUNSEAL_ALERT_COMMAND")]
+    alert_command: Option<String>,
+    /// POST each alert as JSON to this address.
+    #[arg(long, env = "RUNSEAL_ALERT_URL")]
+    alert_url: Option<String>,
+    /// Send one marked test alert and stop.
+    #[arg(long, env = "RUNSEAL_TEST_ALERT", value_parser = FalseyValueParser::new())]
+    test_alert: bool,
+    /// Write fraud proofs into this folder.
+    #[arg(long, env = "RUNSEAL_FRAUD_PROOFS")]
+    fraud_proofs: Option<PathBuf>,
+    /// Fetches at a time, for each log.
+    #[arg(long, env = "RUNSEAL_JOBS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: u16,
+    /// Longest time for one audit; what was verified by then is kept.
+    #[arg(long, env = "RUNSEAL_TIMEOUT", default_value = "6h", value_parser = humantime::parse_duration)]
+    timeout: Duration,
+}
+
+#[derive(Debug, Args)]
 struct FraudArgs {
     /// The fraud proof file.
     file: PathBuf,
@@ -192,6 +271,9 @@ struct OutputArgs {
     /// Write the report as JSON to a file, or - for stdout.
     #[arg(long, env = "RUNSEAL_JSON")]
     json: Option<PathBuf>,
+    /// Write the report as one self-contained page.
+    #[arg(long, env = "RUNSEAL_HTML")]
+    html: Option<PathBuf>,
 }
 
 /// Runs the command of this process.
@@ -238,8 +320,9 @@ fn dispatch(cli: &Cli) -> Result<u8, Failure> {
             let outside = args.checkpoint.as_deref();
             let outside =
                 outside.map(|path| file::read(path, "checkpoint", NOTE_BYTES_MAX as u64)).transpose()?;
-            let report = export::check(&args.file, &trust, outside.as_deref(), &args.record_key, progress)?;
-            print(&report, &args.output, cli.quiet)
+            let against = against(&args.record_key, args.steps.as_deref())?;
+            let report = export::check(&args.file, &trust, outside.as_deref(), &against, progress)?;
+            print(&report, &[], &args.output, cli.quiet)
         }
         Verb::Proof(args) => {
             let trust = Trust::load(&args.trust.policy)?;
@@ -247,8 +330,9 @@ fn dispatch(cli: &Cli) -> Result<u8, Failure> {
             let entry = args.entry.as_deref().map(read_entry).transpose()?;
             let report = proof::check(&bytes, entry.as_deref(), args.log.as_deref(), &trust)
                 .map_err(|error| error.into_failure(&args.file))?;
-            print(&report, &args.output, cli.quiet)
+            print(&report, &[], &args.output, cli.quiet)
         }
+        Verb::Watch(args) => watch(args, cli.quiet),
         Verb::Witnesses(args) => witnesses(args, cli.quiet),
         Verb::Fraud(args) => prove_fraud(args, cli.quiet),
         Verb::History(args) => {
@@ -291,13 +375,18 @@ fn audit(args: &AuditArgs, quiet: bool, progress: Progress) -> Result<u8, Failur
         source: LogSource::open(&location, token)?,
         history: history.transpose()?.map(Arc::new),
         records,
-        record_keys: args.record_key.clone(),
+        against: against(&args.record_key, args.steps.as_deref())?,
         max_age: args.max_age,
         jobs: usize::from(args.jobs),
+        timeout: args.timeout,
     };
     let audited = runtime()?.block_on(audit.run(&SystemClock, progress))?;
     hand_out(args.fraud_proof.as_deref(), &audited, quiet)?;
-    print(&audited.report, &args.output, quiet)
+    let timeline = match &audit.history {
+        Some(history) => timeline::remembered(&history.log(&audit.origin)?, &audit.trust.policy)?,
+        None => Vec::new(),
+    };
+    print(&audited.report, &timeline, &args.output, quiet)
 }
 
 fn witnesses(args: &WitnessesArgs, quiet: bool) -> Result<u8, Failure> {
@@ -309,7 +398,110 @@ fn witnesses(args: &WitnessesArgs, quiet: bool) -> Result<u8, Failure> {
     let history = args.history.as_deref().map(|path| History::open(path, true)).transpose()?.map(Arc::new);
     let audited = runtime()?.block_on(Witnesses { trust, origin, source, history }.compare())?;
     hand_out(args.fraud_proof.as_deref(), &audited, quiet)?;
-    print(&audited.report, &args.output, quiet)
+    print(&audited.report, &[], &args.output, quiet)
+}
+
+fn watch(args: &WatchArgs, quiet: bool) -> Result<u8, Failure> {
+    let trust = Trust::load(&args.trust.policy)?;
+    let token = token(args.token.as_deref())?;
+    let mut hooks: Vec<Hook> = args.alert_command.iter().cloned().map(Hook::Command).collect();
+    if let Some(location) = &args.alert_url {
+        let refuse =
+            |reason: url::ParseError| SourceError::Url { url: location.clone(), reason: reason.to_string() };
+        let url = url::Url::parse(location).map_err(refuse)?;
+        hooks.push(Hook::Post(Box::new(Client::new(None)?), url));
+    }
+    let history = Arc::new(History::open_or_create(&args.history, args.history_light)?);
+    let audits = watched(args, &trust, token.as_ref(), &history)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let silence = args.silence.unwrap_or(args.interval * 10);
+    let origins = audits.iter().map(|audit| audit.origin.clone());
+    let status = Arc::new(Status::new(origins, silence, clock.now()));
+    let (heartbeat, fraud_proofs) = (args.heartbeat.clone(), args.fraud_proofs.clone());
+    let watch = Watch { audits, history, interval: args.interval, hooks, heartbeat, fraud_proofs };
+    runtime()?.block_on(async {
+        if args.test_alert {
+            return test_alert(&watch, clock.now()).await;
+        }
+        // Asked for before anything else, so that no signal is missed.
+        let mut terminate =
+            signal(SignalKind::terminate()).map_err(|error| Failure::Internal(error.to_string()))?;
+        let mut interrupt =
+            signal(SignalKind::interrupt()).map_err(|error| Failure::Internal(error.to_string()))?;
+        let (say_stop, stop) = tokio::sync::watch::channel(false);
+        if let Some(address) = args.listen {
+            let (local, _) = metrics::serve(address, Arc::clone(&status), Arc::clone(&clock)).await?;
+            if !quiet {
+                eprintln!("metrics at http://{local}/metrics");
+            }
+        }
+        if !quiet {
+            let origins: Vec<&str> = watch.audits.iter().map(|audit| audit.origin.as_str()).collect();
+            eprintln!("watching {} every {}", origins.join(", "), humantime::format_duration(args.interval));
+        }
+        let watching = watch.run(&status, &clock, stop);
+        tokio::pin!(watching);
+        tokio::select! {
+            ended = &mut watching => return ended.map(|()| 0),
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        let _ = say_stop.send(true);
+        watching.await.map(|()| 0)
+    })
+}
+
+/// One audit for each watched log.
+fn watched(
+    args: &WatchArgs,
+    trust: &Trust,
+    token: Option<&Token>,
+    history: &Arc<History>,
+) -> Result<Vec<Audit>, Failure> {
+    let mut origins: Vec<&str> = if args.log.is_empty() {
+        trust.policy.logs().iter().filter(|log| log.url().is_some()).map(PolicyLog::origin).collect()
+    } else {
+        args.log.iter().map(|log| trust.choose(Some(log))).collect::<Result<_, _>>()?
+    };
+    origins.sort_unstable();
+    origins.dedup();
+    if origins.is_empty() {
+        return Err(Failure::Usage("no log of the policy has a URL, so there is nothing to watch"));
+    }
+    let audit = |origin: &str| {
+        let records = args.records_base.as_deref().map(|base| {
+            let tenant = tenant_of(origin);
+            let tenant = tenant
+                .ok_or(Failure::Usage("--records-base serves logs of planes, and one of these is none"))?;
+            let prefix = format!("{}/{tenant}", base.trim_end_matches('/'));
+            Ok::<_, Failure>(Records::Http(RecordSource::open(&prefix, token.cloned())?))
+        });
+        Ok(Audit {
+            trust: trust.clone(),
+            origin: origin.to_owned(),
+            source: LogSource::open(trust.url(origin)?, token.cloned())?,
+            history: Some(Arc::clone(history)),
+            records: records.transpose()?,
+            against: against(&args.record_key, None)?,
+            max_age: args.max_age,
+            jobs: usize::from(args.jobs),
+            timeout: args.timeout,
+        })
+    };
+    origins.into_iter().map(audit).collect()
+}
+
+async fn test_alert(watch: &Watch, time: u64) -> Result<u8, Failure> {
+    if watch.hooks.is_empty() {
+        return Err(Failure::Usage("there is nobody to tell: give --alert-command or --alert-url"));
+    }
+    let origin = watch.audits.iter().map(|audit| audit.origin.clone()).collect::<Vec<_>>().join(", ");
+    let detail = "this is a test: alerts of runseal-verifier arrive here".to_owned();
+    let alert = Alert { alert: 1, event: Event::Test, origin, time, finding: None, detail };
+    for hook in &watch.hooks {
+        hook.tell(&alert).await?;
+    }
+    Ok(0)
 }
 
 fn token(path: Option<&Path>) -> Result<Option<Token>, Failure> {
@@ -360,7 +552,13 @@ fn prove_fraud(args: &FraudArgs, quiet: bool) -> Result<u8, Failure> {
 }
 
 /// Writes the report where it was asked for, and answers the exit code of its verdict.
-fn print(report: &Report, output: &OutputArgs, quiet: bool) -> Result<u8, Failure> {
+fn print(report: &Report, timeline: &[Point], output: &OutputArgs, quiet: bool) -> Result<u8, Failure> {
+    if let Some(path) = &output.html {
+        let now = SystemClock.now();
+        let alone = timeline::of_report(report, now);
+        let timeline = if timeline.is_empty() { &alone } else { timeline };
+        file::write(path, report_html::render(report, timeline, now).as_bytes())?;
+    }
     let mut text_to_stderr = false;
     if let Some(path) = &output.json {
         let mut json = serde_json::to_vec(report)
@@ -402,6 +600,11 @@ fn read_entry(path: &Path) -> Result<Vec<u8>, Failure> {
     } else {
         file::read(path, "log entry", limit)
     }
+}
+
+fn against(record_keys: &[RecordVerifier], steps: Option<&Path>) -> Result<Against, Failure> {
+    let steps = steps.map(StepsFile::read).transpose()?.map(Arc::new);
+    Ok(Against { record_keys: record_keys.to_vec(), steps })
 }
 
 fn record_key(vkey: &str) -> Result<RecordVerifier, String> {

@@ -8,7 +8,7 @@ use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{RunId, TenantId};
 use runseal_evidence::report::NotChecked;
-use runseal_tlog::bundle;
+use runseal_tlog::bundle::{self, BUNDLE_BYTES_MAX};
 use runseal_tlog::hash::{LeafHash, NodeHash};
 use runseal_tlog::policy::{CosignatureStatus, Policy};
 use runseal_tlog::tile::TILE_WIDTH;
@@ -66,7 +66,7 @@ pub async fn rewritten(
     let mut diagnosis = Diagnosis::default();
     let mut now = Vec::new();
     'tiles: for &tile in changed.iter().filter(|tile| examiner.leaf_tiles().contains(tile)) {
-        let batch = match Arc::clone(&examiner).examine(source, tile..tile + 1).await {
+        let batch = match Arc::clone(&examiner).examine(source, tile..tile + 1, BUNDLE_BYTES_MAX).await {
             Ok(batch) => batch,
             Err(error) => return Err(error.into()),
         };

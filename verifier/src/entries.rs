@@ -7,7 +7,7 @@ use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{Base, RunId, TenantId};
 use runseal_evidence::report::NotChecked;
-use runseal_tlog::bundle;
+use runseal_tlog::bundle::{self, BUNDLE_BYTES_MAX};
 use runseal_tlog::hash::{HASH_BYTES, LeafHash, NodeHash};
 use runseal_tlog::tile::{TILE_WIDTH, Tile, TileKind, TilePath, tile_width};
 
@@ -49,6 +49,8 @@ pub struct Examined {
     pub findings: Vec<Finding>,
     /// What could not be checked.
     pub gaps: Vec<NotChecked>,
+    /// A bundle was longer than allowed: nothing was examined, and the tiles want examining one at a time.
+    pub oversized: bool,
     /// New entries examined.
     pub entries: u64,
     /// New entries that are not ours.
@@ -86,7 +88,7 @@ impl Examiner {
         }
     }
 
-    /// Fetches and examines some leaf tiles with their entries.
+    /// Fetches and examines some leaf tiles with their entries, bundles of up to `bundle_limit` bytes.
     ///
     /// # Errors
     /// Only when a task of ours died.
@@ -94,11 +96,17 @@ impl Examiner {
         self: Arc<Self>,
         source: &LogSource,
         tiles: Range<u64>,
+        bundle_limit: usize,
     ) -> Result<Examined, SourceError> {
         let kinds = |index| [TileKind::Hashes { level: 0 }, TileKind::Entries].map(|kind| (kind, index));
         let paths: Vec<TilePath> =
             tiles.flat_map(kinds).map(|(kind, index)| self.leaf_path(kind, index)).collect();
-        let fetched = source.fetch(&paths).await;
+        let fetched = source.fetch(&paths, bundle_limit).await;
+        let oversized =
+            |result: &Result<Fetched, SourceError>| matches!(result, Err(error) if error.is_too_long());
+        if bundle_limit < BUNDLE_BYTES_MAX && fetched.iter().skip(1).step_by(2).any(oversized) {
+            return Ok(Examined { oversized: true, ..Examined::default() });
+        }
         Ok(tokio::task::spawn_blocking(move || {
             let mut examined = Examined::default();
             let mut fetched = fetched.into_iter();
@@ -106,6 +114,9 @@ impl Examiner {
                 match (fetched.next(), fetched.next()) {
                     (Some(tile), Some(bundle)) => self.tile(pair[0], tile, bundle, &mut examined),
                     _ => examined.gap(pair[0], "the read was given up"),
+                }
+                if examined.oversized {
+                    return Examined { oversized: true, ..Examined::default() };
                 }
             }
             examined
@@ -145,14 +156,17 @@ impl Examiner {
             }
         };
         let bundle_path = TilePath::new(TileKind::Entries, path.index(), width).expect("as the tile's");
-        let bytes = match entries
-            .map_err(|error| error.to_string())
-            .and_then(|entries| entries.open().map_err(|error| error.to_string()))
-        {
+        let short = entries.as_ref().is_ok_and(|entries| !entries.is_whole());
+        let bytes = match entries.and_then(|entries| Ok(entries.open()?)) {
             Ok(bytes) => bytes,
-            Err(why) => {
+            // Decompressed it is longer than the short limit: it gets its own turn with the long one.
+            Err(error) if short && error.is_too_long() => {
+                out.oversized = true;
+                return;
+            }
+            Err(error) => {
                 out.broken(path.index());
-                return out.gap(bundle_path, &why);
+                return out.gap(bundle_path, &error.to_string());
             }
         };
         let first = path.index() * u64::from(TILE_WIDTH);

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::alert::HookError;
 use crate::history::HistoryError;
 use crate::http::FetchError;
 use crate::source::SourceError;
@@ -71,6 +72,9 @@ pub enum Failure {
     /// A URL or token that no request can be made with.
     #[error(transparent)]
     Fetch(#[from] FetchError),
+    /// A test alert that nobody took.
+    #[error(transparent)]
+    Hook(#[from] HookError),
     /// An address the metrics cannot be served on.
     #[error("cannot listen on {address}: {source}")]
     Bind {
@@ -98,7 +102,9 @@ impl Failure {
             | Self::Usage(_)
             | Self::Source(SourceError::Url { .. } | SourceError::NotADirectory { .. }) => EXIT_USAGE,
             Self::History(error) => error.exit_code(),
-            Self::Write { .. } | Self::Source(_) | Self::Fetch(_) | Self::Bind { .. } => EXIT_UNFINISHED,
+            Self::Write { .. } | Self::Source(_) | Self::Fetch(_) | Self::Hook(_) | Self::Bind { .. } => {
+                EXIT_UNFINISHED
+            }
             Self::Internal(_) => EXIT_INTERNAL,
         }
     }

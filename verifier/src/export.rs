@@ -13,12 +13,12 @@ use runseal_evidence::export::{
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{Base, TenantId};
 use runseal_evidence::report::{Command, NotChecked, Report, Scope};
-use runseal_evidence::signature::RecordVerifier;
 use runseal_tlog::checkpoint::Checkpoint;
 use runseal_tlog::hash::{LeafHash, NodeHash};
 use runseal_tlog::inclusion;
 use runseal_tlog::tree::Frontier;
 
+use crate::agentplane;
 use crate::audit::close_records;
 use crate::checkpoint::{self, Signed};
 use crate::entries::tenant_of;
@@ -29,6 +29,7 @@ use crate::judge;
 use crate::ledger::{Mark, MarkKind, add_segment};
 use crate::lines::LineReader;
 use crate::progress::Progress;
+use crate::steps::{self, Against, StepsFile};
 use crate::trust::Trust;
 
 /// Marks sorted at a time.
@@ -44,15 +45,20 @@ pub fn check(
     path: &Path,
     trust: &Trust,
     outside: Option<&[u8]>,
-    keys: &[RecordVerifier],
+    against: &Against,
     progress: Progress,
 ) -> Result<Report, Failure> {
     let file = File::open(path).map_err(|source| Failure::Read { path: path.to_owned(), source })?;
     let length = file.metadata().map_or(0, |meta| meta.len());
     let mut lines = LineReader::new(BufReader::with_capacity(1 << 20, file), path);
     let bar = progress.bytes("export", length);
-    let Some(first) = lines.next_line()? else { return Err(not_an_export(path, "it is empty")) };
-    let header = match ExportLine::parse(first) {
+    let Some(first) = lines.next_line()?.map(<[u8]>::to_vec) else {
+        return Err(not_an_export(path, "it is empty"));
+    };
+    if agentplane::claims(&first) {
+        return agentplane::check(&first, &mut lines, path, trust, outside, &bar);
+    }
+    let header = match ExportLine::parse(&first) {
         Ok(ExportLine::Header(header)) => header,
         Ok(_) => return Err(not_an_export(path, "its first line is not a header")),
         Err(error) if error.is_skew() => return Ok(skewed(&error)),
@@ -60,7 +66,7 @@ pub fn check(
     };
     trust.choose(Some(&header.origin))?;
     let history = Arc::new(History::scratch(true)?).log(&header.origin)?;
-    let mut check = ExportCheck::new(header, trust, history, keys);
+    let mut check = ExportCheck::new(header, trust, history, against);
     if let Some(outside) = outside {
         check.outside(trust, outside);
     }
@@ -121,11 +127,12 @@ struct ExportCheck<'k> {
     entries: u64,
     foreign: u64,
     blocks: RunBlocks<'k>,
+    steps: Option<&'k StepsFile>,
     end: Option<ExportEnd>,
 }
 
 impl<'k> ExportCheck<'k> {
-    fn new(header: ExportHeader, trust: &Trust, history: LogHistory, keys: &'k [RecordVerifier]) -> Self {
+    fn new(header: ExportHeader, trust: &Trust, history: LogHistory, against: &'k Against) -> Self {
         let scope = if header.complete { Scope::Export } else { Scope::ExportPartial };
         let mut report = Report::new(Command::Export, scope);
         let signed = checkpoint::examine(&mut report, trust, &header.origin, header.checkpoint.as_bytes());
@@ -133,7 +140,7 @@ impl<'k> ExportCheck<'k> {
             let detail = format!("the header names tenant {} and the log {:?}", header.tenant, header.origin);
             report.findings.push(Finding::new(FindingKind::TenantMismatch, detail));
         }
-        let blocks = RunBlocks::new(history.clone(), header.tenant.clone(), u64::MAX, keys);
+        let blocks = RunBlocks::new(history.clone(), header.tenant.clone(), u64::MAX, against);
         let tenant = tenant_of(&header.origin);
         Self {
             report,
@@ -152,6 +159,7 @@ impl<'k> ExportCheck<'k> {
             entries: 0,
             foreign: 0,
             blocks,
+            steps: against.steps.as_deref(),
             end: None,
         }
     }
@@ -377,6 +385,7 @@ impl<'k> ExportCheck<'k> {
         self.report.findings.extend(blocks.findings);
         self.report.not_checked.extend(blocks.gaps);
         close_records(&mut self.report, sound, blocks.unpinned, blocks.signed);
+        steps::close(&mut self.report, self.steps, blocks.steps);
         if self.foreign > 0 {
             let what = format!("{} entries of other programs", self.foreign);
             self.report
@@ -507,7 +516,7 @@ pub fn check_records(
     history: &LogHistory,
     trust: &Trust,
     origin: &str,
-    keys: &[RecordVerifier],
+    against: &Against,
     progress: Progress,
 ) -> Result<(), Failure> {
     let file = File::open(path).map_err(|source| Failure::Read { path: path.to_owned(), source })?;
@@ -548,7 +557,7 @@ pub fn check_records(
         report.findings.push(Finding::new(FindingKind::Fork, detail));
         return Ok(());
     }
-    let mut blocks = RunBlocks::new(history.clone(), header.tenant.clone(), size, keys);
+    let mut blocks = RunBlocks::new(history.clone(), header.tenant.clone(), size, against);
     let mut end = None;
     let mut faults = 0;
     while let Some(line) = lines.next_line()? {
@@ -616,5 +625,6 @@ pub fn check_records(
     report.findings.extend(blocks.findings);
     report.not_checked.extend(blocks.gaps);
     close_records(report, sound, blocks.unpinned, blocks.signed);
+    steps::close(report, against.steps.as_deref(), blocks.steps);
     Ok(())
 }

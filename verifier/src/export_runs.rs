@@ -6,12 +6,12 @@ use runseal_evidence::export::{ExportRecord, ExportRun, RunState};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{RunId, TenantId};
 use runseal_evidence::report::NotChecked;
-use runseal_evidence::signature::RecordVerifier;
 
 use crate::history::{HistoryError, LogHistory};
 use crate::judge;
 use crate::ledger::{Ledger, Mark};
 use crate::runs::{Pinned, RunCheck};
+use crate::steps::{Against, Held};
 
 /// Runs named that are missing; beyond that they are counted.
 const MISSING_MAX: usize = 1_000;
@@ -23,7 +23,7 @@ pub struct RunBlocks<'k> {
     tenant: TenantId,
     /// Entries from here on are newer than the export.
     end: u64,
-    keys: &'k [RecordVerifier],
+    against: &'k Against,
     current: Option<(ExportRun, Pinned, RunCheck<'k>)>,
     seen: Vec<u64>,
     /// Run lines.
@@ -34,6 +34,8 @@ pub struct RunBlocks<'k> {
     pub unpinned: u64,
     /// Records signed by keys that were not given.
     pub signed: u64,
+    /// What conclusions and steps came to.
+    pub steps: Held,
     /// What was found.
     pub findings: Vec<Finding>,
     /// What could not be checked.
@@ -42,18 +44,19 @@ pub struct RunBlocks<'k> {
 
 impl<'k> RunBlocks<'k> {
     /// Runs of `tenant` against the first `end` entries of `history`.
-    pub const fn new(history: LogHistory, tenant: TenantId, end: u64, keys: &'k [RecordVerifier]) -> Self {
+    pub fn new(history: LogHistory, tenant: TenantId, end: u64, against: &'k Against) -> Self {
         Self {
             history,
             tenant,
             end,
-            keys,
+            against,
             current: None,
             seen: Vec::new(),
             runs: 0,
             records: 0,
             unpinned: 0,
             signed: 0,
+            steps: Held::default(),
             findings: Vec::new(),
             gaps: Vec::new(),
         }
@@ -72,7 +75,7 @@ impl<'k> RunBlocks<'k> {
             let why = "the history keeps no entries (--history-light) to hold its records against";
             self.gaps.push(NotChecked::gap(format!("records of run {}", line.run), why));
             let pinned = Pinned::new(self.tenant.clone(), line.run.clone());
-            let check = RunCheck::new(pinned.clone(), self.keys);
+            let check = RunCheck::new(pinned.clone(), self.against);
             self.current = Some((line, pinned, check));
             return Ok(());
         };
@@ -97,7 +100,7 @@ impl<'k> RunBlocks<'k> {
             let detail = format!("the export calls the run {claim}; the log {says}");
             self.findings.push(Finding::new(FindingKind::Malformed, detail).in_run(&line.run));
         }
-        let check = RunCheck::new(pinned.clone(), self.keys);
+        let check = RunCheck::new(pinned.clone(), self.against);
         self.current = Some((line, pinned, check));
         Ok(())
     }
@@ -129,6 +132,7 @@ impl<'k> RunBlocks<'k> {
         }
         self.unpinned += u64::from(result.unpinned > 0);
         self.signed += result.signed;
+        self.steps.add(result.steps);
         self.findings.extend(result.findings);
         self.gaps.extend(result.gaps);
     }

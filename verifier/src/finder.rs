@@ -1,7 +1,7 @@
 //! Single entries of the verified part of a log: from the history, else fetched again and held against
 //! the leaf that the history keeps.
 
-use runseal_tlog::bundle;
+use runseal_tlog::bundle::{self, BUNDLE_BYTES_MAX};
 use runseal_tlog::hash::{LeafHash, NodeHash};
 use runseal_tlog::tile::{TileKind, TilePath, tile_width};
 
@@ -61,7 +61,7 @@ impl<'a> Finder<'a> {
         let Some(leaves) = blocking(move || history.tile(0, tile)).await?? else { return Ok(Vec::new()) };
         let nothing = vec![None; usize::from(width)];
         let Ok(path) = TilePath::new(TileKind::Entries, tile, width) else { return Ok(nothing) };
-        let fetched = self.source.fetch(&[path]).await.pop().and_then(Result::ok);
+        let fetched = self.source.fetch(&[path], BUNDLE_BYTES_MAX).await.pop().and_then(Result::ok);
         let Some(bytes) = fetched.and_then(|fetched| fetched.open().ok()) else { return Ok(nothing) };
         let exact = bundle::prefix(&bytes, width).unwrap_or_default();
         let Ok(entries) = bundle::entries(exact, width) else { return Ok(nothing) };

@@ -13,10 +13,12 @@
 //! | `segment_sizes` | log, segment | marks in it |
 //! | `log_findings` | log, number | a finding that lies in the log itself, as JSON |
 //! | `fraud` | log, number | a fraud proof file |
+//! | `told` | log, alert key | empty; alerts that were told and are not over |
 //!
 //! Everything is written after verification, each step in one transaction. Per entry it takes 32 bytes
 //! of leaf hash, 24 bytes of mark and, unless light, the entry with two bytes of length.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
@@ -60,6 +62,7 @@ pub(crate) const SEGMENTS: TableDefinition<(LogNumber, u32, u64, u64), &[u8]> =
 pub(crate) const SEGMENT_SIZES: TableDefinition<(LogNumber, u32), u64> =
     TableDefinition::new("segment_sizes");
 pub(crate) const LOG_FINDINGS: TableDefinition<(LogNumber, u64), &str> = TableDefinition::new("log_findings");
+pub(crate) const TOLD: TableDefinition<(LogNumber, &str), ()> = TableDefinition::new("told");
 pub(crate) const FRAUD: TableDefinition<(LogNumber, u64), &str> = TableDefinition::new("fraud");
 
 /// Why the history cannot be used.
@@ -284,6 +287,7 @@ impl History {
         write.open_table(SEGMENT_SIZES)?;
         write.open_table(LOG_FINDINGS)?;
         write.open_table(FRAUD)?;
+        write.open_table(TOLD)?;
         write.commit()?;
         Ok(())
     }
@@ -593,6 +597,37 @@ impl LogHistory {
             }
             if !known {
                 fraud.insert((self.number, next), proof)?;
+            }
+        }
+        write.commit()?;
+        Ok(())
+    }
+
+    /// The keys of alerts that were told and are not over.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn told(&self) -> Result<BTreeSet<String>, HistoryError> {
+        let told = self.history.begin_read()?.open_table(TOLD)?;
+        let rows = told.range((self.number, "")..)?;
+        let of_log = rows.take_while(|row| row.as_ref().map_or(true, |row| row.0.value().0 == self.number));
+        of_log.map(|row| Ok(row?.0.value().1.to_owned())).collect()
+    }
+
+    /// Remembers exactly these alerts as told.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn keep_told(&self, keys: &BTreeSet<String>) -> Result<(), HistoryError> {
+        let before = self.told()?;
+        let write = self.history.begin_write()?;
+        {
+            let mut told = write.open_table(TOLD)?;
+            for over in before.difference(keys) {
+                told.remove((self.number, over.as_str()))?;
+            }
+            for new in keys.difference(&before) {
+                told.insert((self.number, new.as_str()), ())?;
             }
         }
         write.commit()?;

@@ -9,7 +9,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 use flate2::read::MultiGzDecoder;
-use reqwest::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderValue};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use reqwest::{Response, StatusCode, redirect};
 use thiserror::Error;
 use url::Url;
@@ -246,6 +246,25 @@ impl Client {
                 let fault = format!("unexpected content encoding {:?}", String::from_utf8_lossy(other));
                 Err(FetchError::Encoding { url: url.to_string(), fault })
             }
+        }
+    }
+
+    /// Sends `body` as JSON; any answer of success will do.
+    ///
+    /// # Errors
+    /// [`FetchError`].
+    pub async fn post(&self, url: &Url, body: Vec<u8>) -> Result<(), FetchError> {
+        let mut request =
+            self.http.post(url.clone()).header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(Token(token)) = &self.token {
+            request = request.header(AUTHORIZATION, token.clone());
+        }
+        let response = request.body(body).send().await.map_err(|error| network(url, error))?;
+        let status = response.status();
+        if status.is_success() {
+            Ok(())
+        } else {
+            Err(FetchError::Status { url: url.to_string(), status: status.as_u16() })
         }
     }
 

@@ -11,13 +11,19 @@
 //! | [`tree`], [`entries`] | tiles and entries, authenticated against the signed root |
 //! | [`history`], [`recorder`], [`ledger`] | what is remembered, how it is written, which entries a run has |
 //! | [`judge`], [`runs`], [`walk`] | entries of a run against each other, and against its records |
+//! | [`steps`] | the file of a tenant's steps, against what its runs concluded with |
 //! | [`diagnose`] | what a rewritten log did to which runs |
 //! | [`export`], [`export_runs`], [`proof`], [`fraud`] | files checked offline |
+//! | [`agentplane`], [`canon`] | exports of another agent plane |
 //! | [`source`], [`records`], [`finder`], [`http`] | where evidence comes from, bounded |
-//! | [`trust`], [`cli`], [`report_text`], [`listing`] | what goes in and what comes out |
+//! | [`watch`], [`alert`], [`metrics`] | audits for ever, and who is told |
+//! | [`trust`], [`cli`], [`report_text`], [`report_html`], [`timeline`], [`listing`] | what goes in and what comes out |
 
+pub mod agentplane;
+pub mod alert;
 pub mod audit;
 pub mod blocking;
+pub mod canon;
 pub mod checkpoint;
 pub mod cli;
 pub mod clock;
@@ -36,14 +42,19 @@ pub mod judge;
 pub mod ledger;
 pub mod lines;
 pub mod listing;
+pub mod metrics;
 pub mod progress;
 pub mod proof;
 pub mod recorder;
 pub mod records;
+pub mod report_html;
 pub mod report_text;
 pub mod runs;
 pub mod source;
+pub mod steps;
+pub mod timeline;
 pub mod tree;
 pub mod trust;
 pub mod walk;
+pub mod watch;
 pub mod witnesses;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use runseal_evidence::export::{ExportError, ExportLine, LINE_BYTES_MAX};
 use runseal_evidence::name::RunId;
-use runseal_evidence::signature::RecordVerifier;
 use thiserror::Error;
 use url::Url;
 
@@ -13,6 +12,7 @@ use crate::http::{Client, FetchError, Token, network};
 use crate::lines::{LineError, Lines};
 use crate::runs::{Pinned, RunCheck, RunResult};
 use crate::source::{SourceError, http_prefix, join};
+use crate::steps::Against;
 
 /// Longest time for the records of one run.
 const RUN_TIMEOUT: Duration = Duration::from_mins(10);
@@ -75,13 +75,13 @@ impl RecordSource {
     ///
     /// # Errors
     /// [`RecordsError`]: the run is not checked.
-    pub async fn check(&self, pinned: Pinned, keys: &[RecordVerifier]) -> Result<RunResult, RecordsError> {
-        tokio::time::timeout(RUN_TIMEOUT, self.stream(pinned, keys))
+    pub async fn check(&self, pinned: Pinned, against: &Against) -> Result<RunResult, RecordsError> {
+        tokio::time::timeout(RUN_TIMEOUT, self.stream(pinned, against))
             .await
             .unwrap_or(Err(RecordsError::Timeout))
     }
 
-    async fn stream(&self, pinned: Pinned, keys: &[RecordVerifier]) -> Result<RunResult, RecordsError> {
+    async fn stream(&self, pinned: Pinned, against: &Against) -> Result<RunResult, RecordsError> {
         let url = self.run_url(&pinned.run);
         let mut response = match self.client.stream(&url).await {
             Err(FetchError::NotFound { status: 404 | 410, .. }) => {
@@ -92,7 +92,7 @@ impl RecordSource {
         };
         let pins = pinned.heads.iter().map(|(_, head)| head.records.get());
         let most = pins.chain(pinned.seal.iter().map(|(_, seal)| seal.records.get())).max().unwrap_or(0);
-        let mut check = RunCheck::new(pinned, keys);
+        let mut check = RunCheck::new(pinned, against);
         let mut lines = Lines::new(LINE_BYTES_MAX);
         let mut number = 0;
         while let Some(chunk) = response.chunk().await.map_err(|error| network(&url, error))? {

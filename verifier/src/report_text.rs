@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use runseal_evidence::finding::Class;
 use runseal_evidence::report::{CheckStatus, CosignatureStatus, Report, Scope, Verdict};
 
 use crate::clock;
@@ -30,10 +31,11 @@ impl Colour {
 /// Writes a report. Everything in it that came from elsewhere is made harmless for a terminal.
 pub fn render(report: &Report, colour: Colour) -> String {
     let mut out = String::new();
-    let (code, word) = match report.verdict() {
-        Verdict::Verified => ("1;32", "VERIFIED"),
-        Verdict::Tampered => ("1;31", "TAMPERED"),
-        Verdict::Incomplete => ("1;33", "INCOMPLETE"),
+    let (word, _) = headline(report);
+    let code = match report.verdict() {
+        Verdict::Verified => "1;32",
+        Verdict::Tampered => "1;31",
+        Verdict::Incomplete => "1;33",
     };
     let _ = write!(out, "{}", colour.paint(code, word));
     let _ = match &report.log {
@@ -91,6 +93,23 @@ pub fn render(report: &Report, colour: Colour) -> String {
         counts.entries, counts.runs, counts.records, counts.bytes
     );
     out
+}
+
+/// One word for the gravest thing in a report, and a sentence for people who read no further.
+pub fn headline(report: &Report) -> (&'static str, &'static str) {
+    match report.classes().first() {
+        None => ("VERIFIED", "Everything in scope was checked and holds."),
+        Some(Class::Tampering) => ("TAMPERED", "History was changed, or contradicts itself."),
+        Some(Class::Untrusted) => (
+            "NOT TRUSTED",
+            "The signatures are not those that the policy asks for: forged, or the policy is wrong.",
+        ),
+        Some(Class::Stale) => ("STALE", "What is shown is older than allowed."),
+        Some(Class::Malformed) => ("MALFORMED", "What is shown cannot be read as what it claims to be."),
+        Some(Class::NotChecked) => {
+            ("INCOMPLETE", "Nothing was found, but not everything in scope could be checked.")
+        }
+    }
 }
 
 fn more(out: &mut String, total: usize) {

@@ -4,9 +4,12 @@ use runseal_evidence::chain::{Chain, ChainFault, ChainHash};
 use runseal_evidence::entry::{Entry, Head, Seal};
 use runseal_evidence::export::ExportRecord;
 use runseal_evidence::finding::{Finding, FindingKind};
+use runseal_evidence::json::Json;
 use runseal_evidence::name::{RunId, TenantId};
+use runseal_evidence::payload::Meaning;
 use runseal_evidence::report::NotChecked;
-use runseal_evidence::signature::RecordVerifier;
+
+use crate::steps::{self, Against, Held};
 
 /// Faults named of one run; after these it is clear enough.
 const FAULTS_MAX: usize = 8;
@@ -93,7 +96,9 @@ pub struct RunCheck<'k> {
     pins: Vec<Pin>,
     next_pin: usize,
     chain: Chain,
-    keys: &'k [RecordVerifier],
+    against: &'k Against,
+    /// The payload of the last record taken, where it concludes the run.
+    conclusion: Option<Json>,
     last_seq: u64,
     first_contradiction: Option<u64>,
     last_good_pin: Option<u64>,
@@ -123,12 +128,13 @@ pub struct RunResult {
     pub unpinned: u64,
     /// Records that carry a signature which no key was given for.
     pub signed: u64,
+    /// What the run's conclusion and its steps came to.
+    pub steps: Held,
 }
 
 impl<'k> RunCheck<'k> {
-    /// Starts before the first record. `keys` are those that sign records; with any given, every record
-    /// must carry a signature of one.
-    pub fn new(pinned: Pinned, keys: &'k [RecordVerifier]) -> Self {
+    /// Starts before the first record.
+    pub fn new(pinned: Pinned, against: &'k Against) -> Self {
         let heads = pinned.heads.iter().map(|(index, head)| Pin {
             records: head.records.get(),
             chain: head.chain,
@@ -147,7 +153,8 @@ impl<'k> RunCheck<'k> {
             pins,
             next_pin: 0,
             chain,
-            keys,
+            against,
+            conclusion: None,
             last_seq: 0,
             first_contradiction: None,
             last_good_pin: None,
@@ -174,8 +181,15 @@ impl<'k> RunCheck<'k> {
             }
         }
         match &pushed {
-            Ok(record) => self.last_seq = self.last_seq.max(record.stamp.seq),
-            Err(fault) => self.chain_fault(fault, count),
+            Ok(record) => {
+                self.last_seq = self.last_seq.max(record.stamp.seq);
+                let concludes = record.draft.kind.as_str() == Meaning::RUN_CONCLUDED;
+                self.conclusion = concludes.then(|| record.draft.payload.clone());
+            }
+            Err(fault) => {
+                self.conclusion = None;
+                self.chain_fault(fault, count);
+            }
         }
         self.signature(line, count);
         while let Some(pin) = self.pins.get(self.next_pin).copied().filter(|pin| pin.records == count) {
@@ -210,19 +224,21 @@ impl<'k> RunCheck<'k> {
 
     fn signature(&mut self, line: &ExportRecord, count: u64) {
         let detail = match &line.signature {
-            None if self.keys.is_empty() => return,
+            None if self.against.record_keys.is_empty() => return,
             None => "the record carries no signature".to_owned(),
-            Some(_) if self.keys.is_empty() => {
+            Some(_) if self.against.record_keys.is_empty() => {
                 self.signed += 1;
                 return;
             }
-            Some(signature) => match self.keys.iter().find(|key| key.key_id() == signature.key_id) {
-                None => format!("the record is signed by key {}, which was not given", signature.key_id),
-                Some(key) => match key.verify(&self.chain.head(), signature) {
-                    Ok(()) => return,
-                    Err(error) => error.to_string(),
-                },
-            },
+            Some(signature) => {
+                match self.against.record_keys.iter().find(|key| key.key_id() == signature.key_id) {
+                    None => format!("the record is signed by key {}, which was not given", signature.key_id),
+                    Some(key) => match key.verify(&self.chain.head(), signature) {
+                        Ok(()) => return,
+                        Err(error) => error.to_string(),
+                    },
+                }
+            }
         };
         self.fault(FindingKind::SignatureInvalid, Some(count), detail);
     }
@@ -264,6 +280,12 @@ impl<'k> RunCheck<'k> {
             self.fault(FindingKind::ChainBroken, self.first_contradiction, detail);
         }
         self.seal(count);
+        let steps = self.against.steps.as_deref();
+        let Pinned { tenant, run, .. } = &self.pinned;
+        let mut steps = steps::hold(steps, tenant, run, self.conclusion.as_ref());
+        for finding in &mut steps.findings {
+            (finding.index, finding.seq) = (self.pinned.index(), Some(count));
+        }
         let unpinned = count.saturating_sub(pinned.map_or(0, |pin| pin.records));
         RunResult {
             unpinned: if self.pinned.seal.is_some() { 0 } else { unpinned },
@@ -271,6 +293,7 @@ impl<'k> RunCheck<'k> {
             gaps: self.gaps,
             records: count,
             signed: self.signed,
+            steps,
         }
     }
 

@@ -17,6 +17,9 @@ use url::Url;
 
 use crate::http::{Body, Client, FetchError, Token};
 
+/// Longest bundle fetched beside others: 256 entries of 4,096 bytes, the most that ours have, and some room.
+/// Longer ones are fetched one at a time, so that no log decides how much memory an audit takes.
+pub const BUNDLE_BYTES_USUAL: usize = 5 << 18;
 /// Longest checkpoint note accepted: 128 ML-DSA-44 lines and long names fit.
 pub const NOTE_BYTES_MAX: usize = 1 << 20;
 
@@ -65,6 +68,11 @@ pub enum SourceError {
 }
 
 impl SourceError {
+    /// Whether there were more bytes than asked for.
+    pub const fn is_too_long(&self) -> bool {
+        matches!(self, Self::Fetch(FetchError::TooLong { .. }) | Self::FileTooLong { .. })
+    }
+
     /// Whether the source says that it has no such thing.
     pub fn is_not_found(&self) -> bool {
         match self {
@@ -81,9 +89,15 @@ pub struct Fetched {
     /// What was asked for.
     pub path: TilePath,
     body: Body,
+    bundle_limit: usize,
 }
 
 impl Fetched {
+    /// Whether the longest bundle there can be was allowed.
+    pub const fn is_whole(&self) -> bool {
+        self.bundle_limit >= BUNDLE_BYTES_MAX
+    }
+
     /// The content of a hash tile cut to the width asked for, or of a bundle whole: a bundle fetched in
     /// place of a narrower one is longer, see [`runseal_tlog::bundle::prefix`].
     ///
@@ -91,7 +105,7 @@ impl Fetched {
     /// [`FetchError`] for an undecodable or oversized body.
     pub fn open(self) -> Result<Vec<u8>, FetchError> {
         match self.path.kind() {
-            TileKind::Entries => self.body.open(BUNDLE_BYTES_MAX),
+            TileKind::Entries => self.body.open(self.bundle_limit),
             TileKind::Hashes { .. } => {
                 let mut bytes = self.body.open(tile_limit(self.path.full()))?;
                 bytes.truncate(tile_limit(self.path));
@@ -161,16 +175,16 @@ impl LogSource {
     /// Several tiles or bundles at once, each for itself: one that is missing does not hide the others.
     ///
     /// A partial tile that is gone is cut from the full one that has replaced it (tlog-tiles lets a log
-    /// delete partial tiles).
-    pub async fn fetch(&self, paths: &[TilePath]) -> Vec<Result<Fetched, SourceError>> {
+    /// delete partial tiles). Bundles may have `bundle_limit` bytes.
+    pub async fn fetch(&self, paths: &[TilePath], bundle_limit: usize) -> Vec<Result<Fetched, SourceError>> {
         let results = match &self.place {
             Place::Http { client, prefix } => {
-                join_all(paths.iter().map(|path| fetch_http(client, prefix, *path))).await
+                join_all(paths.iter().map(|path| fetch_http(client, prefix, *path, bundle_limit))).await
             }
             Place::Directory(root) => {
                 let (root, paths) = (root.clone(), paths.to_vec());
                 let reads = tokio::task::spawn_blocking(move || {
-                    paths.iter().map(|path| read_tile(&root, *path)).collect::<Vec<_>>()
+                    paths.iter().map(|path| read_tile(&root, *path, bundle_limit)).collect::<Vec<_>>()
                 });
                 match reads.await {
                     Ok(reads) => reads,
@@ -189,9 +203,14 @@ impl LogSource {
     }
 }
 
-async fn fetch_http(client: &Client, prefix: &Url, path: TilePath) -> Result<Fetched, SourceError> {
+async fn fetch_http(
+    client: &Client,
+    prefix: &Url,
+    path: TilePath,
+    bundle_limit: usize,
+) -> Result<Fetched, SourceError> {
     let (limit, gzip) = match path.kind() {
-        TileKind::Entries => (BUNDLE_BYTES_MAX, true),
+        TileKind::Entries => (bundle_limit, true),
         TileKind::Hashes { .. } => (tile_limit(path), false),
     };
     let body = match client.get(&join(prefix, &path.to_string()), limit, gzip).await {
@@ -206,12 +225,12 @@ async fn fetch_http(client: &Client, prefix: &Url, path: TilePath) -> Result<Fet
         }
         body => body?,
     };
-    Ok(Fetched { path, body })
+    Ok(Fetched { path, body, bundle_limit })
 }
 
-fn read_tile(root: &Path, path: TilePath) -> Result<Fetched, SourceError> {
+fn read_tile(root: &Path, path: TilePath, bundle_limit: usize) -> Result<Fetched, SourceError> {
     let limit = match path.kind() {
-        TileKind::Entries => BUNDLE_BYTES_MAX,
+        TileKind::Entries => bundle_limit,
         TileKind::Hashes { .. } => tile_limit(path.full()),
     };
     let body = match read_file(&root.join(path.to_string()), limit) {
@@ -220,7 +239,7 @@ fn read_tile(root: &Path, path: TilePath) -> Result<Fetched, SourceError> {
         }
         body => body?,
     };
-    Ok(Fetched { path, body })
+    Ok(Fetched { path, body, bundle_limit })
 }
 
 fn read_file(path: &Path, limit: usize) -> Result<Body, SourceError> {

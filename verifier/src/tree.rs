@@ -99,7 +99,7 @@ impl FetchedTree {
     /// [`TreeError`].
     pub async fn fetch(source: &LogSource, known: u64, size: u64, jobs: usize) -> Result<Self, TreeError> {
         let paths = upper_paths(known, size);
-        let mut fetches = stream::iter(paths.chunks(16).map(|chunk| source.fetch(chunk))).buffered(jobs);
+        let mut fetches = stream::iter(paths.chunks(16).map(|chunk| source.fetch(chunk, 0))).buffered(jobs);
         let mut tiles = HashMap::with_capacity(paths.len());
         let mut at = 0;
         while let Some(results) = fetches.next().await {

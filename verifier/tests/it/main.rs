@@ -3,14 +3,17 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::format_push_string, clippy::format_collect, reason = "formats are spelled out to be read")]
 
+mod agentplane;
 mod audit;
 mod command;
 mod dates;
 mod export;
 mod history;
+mod html;
 mod http;
 mod plane;
 mod proof;
 mod records;
 mod server;
+mod watch;
 mod witnesses;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use runseal_evidence::finding::FindingKind::*;
+use runseal_tlog::note::Note;
 use sha2::{Digest as _, Sha256};
 
 use crate::command::{Run, auditor, run, text};
@@ -26,7 +27,7 @@ fn latest() -> String {
     format!("/w/{}/checkpoint", hex::encode(Sha256::digest(ORIGIN)))
 }
 
-fn show(server: &Server, note: impl ToString) {
+fn show(server: &Server, note: &Note) {
     server.put(&latest(), Answer::Plain(200, note.to_string().into_bytes()));
 }
 
@@ -42,13 +43,13 @@ fn witnesses_that_agree_or_are_late_are_told_from_a_fork() {
     let (one, two, log) = (Server::start(), Server::start(), Server::start());
     log.tree("/log/acme", &plane.publish());
     let policy = policy(&plane, &[&one, &two], Some(&log));
-    show(&one, plane.note_by(9, &[1]));
-    show(&two, plane.note_by(9, &[2]));
+    show(&one, &plane.note_by(9, &[1]));
+    show(&two, &plane.note_by(9, &[2]));
     let agreed = compare(&plane, &policy, &[]);
     assert_eq!(agreed.code, 0, "{}", agreed.show());
     assert_eq!(agreed.report().cosignatures.len(), 2);
     for size in [1, 4, 5, 8] {
-        show(&two, plane.note_by(size, &[2]));
+        show(&two, &plane.note_by(size, &[2]));
         let late = compare(&plane, &policy, &[]);
         assert_eq!(late.code, 0, "{size}: {}", late.show());
         assert!(late.stdout.contains(&format!("late by {} entries", 9 - size)), "{}", late.stdout);
@@ -58,7 +59,7 @@ fn witnesses_that_agree_or_are_late_are_told_from_a_fork() {
     let fraud = plane.path("fraud.txt");
     for size in [1, 4, 5, 8, 9] {
         let _ = fs::remove_file(&fraud);
-        show(&two, other.note_by(size, &[2]));
+        show(&two, &other.note_by(size, &[2]));
         let fork = compare(&plane, &policy, &["--fraud-proof", text(&fraud)]);
         let forked =
             size == 1 || size > 1 && other.note(size).unverified_text() != plane.note(size).unverified_text();
@@ -83,8 +84,8 @@ fn a_split_view_between_the_log_and_its_witnesses_is_a_fork() {
     let (one, two, log) = (Server::start(), Server::start(), Server::start());
     log.tree("/log/acme", &other.publish());
     let policy = policy(&plane, &[&one, &two], Some(&log));
-    show(&one, plane.note_by(9, &[1]));
-    show(&two, plane.note_by(9, &[2]));
+    show(&one, &plane.note_by(9, &[1]));
+    show(&two, &plane.note_by(9, &[2]));
     let split = compare(&plane, &policy, &[]);
     assert_eq!((split.code, split.kinds().first()), (1, Some(&Fork)), "{}", split.show());
 }
@@ -96,15 +97,15 @@ fn the_history_takes_part_and_stands_in_for_the_tiles() {
     let history = plane.path("history.redb");
     let (one, two) = (Server::start(), Server::start());
     let policy = policy(&plane, &[&one, &two], None);
-    show(&one, plane.note_by(9, &[1]));
-    show(&two, plane.note_by(6, &[2]));
+    show(&one, &plane.note_by(9, &[1]));
+    show(&two, &plane.note_by(6, &[2]));
     let late = compare(&plane, &policy, &["--history", text(&history)]);
     assert_eq!(late.code, 0, "{}", late.show());
     let blind = compare(&plane, &policy, &[]);
     assert_eq!((blind.code, blind.kinds()), (3, vec![]), "{}", blind.show());
     let mut other = Plane::sample();
     other.entries.swap(2, 3);
-    show(&two, other.note_by(6, &[2]));
+    show(&two, &other.note_by(6, &[2]));
     let fork = compare(&plane, &policy, &["--history", text(&history)]);
     assert_eq!((fork.code, fork.kinds()), (1, vec![Fork]), "{}", fork.show());
     assert!(fork.stdout.contains("fraud-proof"), "{}", fork.stdout);
@@ -116,7 +117,7 @@ fn a_witness_that_cannot_be_believed_is_not_checked() {
     let (one, two, log) = (Server::start(), Server::start(), Server::start());
     log.tree("/log/acme", &plane.publish());
     let policy = policy(&plane, &[&one, &two], Some(&log));
-    show(&one, plane.note_by(9, &[1]));
+    show(&one, &plane.note_by(9, &[1]));
     for (name, answer) in [
         ("an error", Answer::Plain(500, Vec::new())),
         ("a hang-up", Answer::Hangup),
