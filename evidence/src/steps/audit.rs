@@ -5,6 +5,7 @@
 //! changed, removed or moved is found by what the conclusion says, even where every head was made to fit.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::{
     commitment::{RunSteps, StepDifference, StepsCommitment},
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::name::{RunId, StepPath, TenantId};
 
-/// Reads a file from its first byte.
+/// Reads a file from its first byte. Keeps the paths of its steps, about 100 bytes a step.
 #[derive(Debug, Default)]
 pub struct StepsAudit {
     scan: Scan,
@@ -41,7 +42,36 @@ pub struct AuditedSteps {
 #[derive(Debug)]
 struct AuditedRun {
     steps: RunSteps,
-    offsets: Vec<u64>,
+    paths: Vec<StepPath>,
+}
+
+/// What a file says of the steps that a conclusion commits to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// They are these.
+    BorneOut,
+    /// They are others.
+    Differs(Vec<NamedDifference>),
+    /// Some are not there, and may be in the part of the file that could not be read.
+    NotReadable,
+}
+
+/// How the steps of a run differ, with the path of the step where it is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedDifference {
+    /// What differs.
+    pub difference: StepDifference,
+    /// The path of the step that was changed or added, as the file has it.
+    pub path: Option<StepPath>,
+}
+
+impl fmt::Display for NamedDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "{} ({path:?})", self.difference, path = path.as_str()),
+            None => self.difference.fmt(f),
+        }
+    }
 }
 
 /// Faults kept; after these it is clear enough.
@@ -65,13 +95,13 @@ impl StepsAudit {
             match chain.read(rest) {
                 Ok(None) => Ok(false),
                 Ok(Some(frame)) => {
-                    file.add(at, &frame.step, &frame.digest);
+                    file.add(&frame.step, &frame.digest);
                     Ok(true)
                 }
                 Err(fault) => {
                     let Some(payload) = chain.pass_over(rest) else { return Err(fault) };
                     if let Ok(step) = Step::parse(payload) {
-                        file.add(at, &step, &StepDigest::of(payload));
+                        file.add(&step, &StepDigest::of(payload));
                     }
                     file.fault(StepsFault::Frame { number, at, fault });
                     Ok(true)
@@ -102,16 +132,27 @@ impl StepsAudit {
 }
 
 impl AuditedSteps {
-    /// How the steps of `run` here differ from what its conclusion says. A run that is not here has none.
-    pub fn differences(
-        &self,
-        tenant: &TenantId,
-        run: &RunId,
-        commitment: &StepsCommitment,
-    ) -> Vec<StepDifference> {
-        match self.run(tenant, run) {
+    /// Whether the steps of `run` here are those that its conclusion commits to. A run that is not here has none.
+    pub fn hold(&self, tenant: &TenantId, run: &RunId, commitment: &StepsCommitment) -> Standing {
+        let found = self.run(tenant, run);
+        let differences = match found {
             Some(found) => commitment.differences(&found.steps),
             None => commitment.differences(&RunSteps::new(tenant, run)),
+        };
+        let gone = |difference: &StepDifference| {
+            matches!(difference, StepDifference::Removed { .. } | StepDifference::Somewhere { .. })
+        };
+        if differences.is_empty() {
+            Standing::BorneOut
+        } else if self.cut_short && differences.iter().all(gone) {
+            Standing::NotReadable
+        } else {
+            let named = differences.into_iter().map(|difference| {
+                let index = difference.found_at().and_then(|position| usize::try_from(position - 1).ok());
+                let path = found.zip(index).and_then(|(found, index)| found.paths.get(index).cloned());
+                NamedDifference { difference, path }
+            });
+            Standing::Differs(named.collect())
         }
     }
 
@@ -120,31 +161,18 @@ impl AuditedSteps {
         self.run(tenant, run).map_or(0, |run| run.steps.count())
     }
 
-    /// Where the frame of the run's step at `position`, from 1, stands in the file.
-    pub fn offset(&self, tenant: &TenantId, run: &RunId, position: u64) -> Option<u64> {
-        let index = usize::try_from(position.checked_sub(1)?).ok()?;
-        self.run(tenant, run)?.offsets.get(index).copied()
-    }
-
-    /// The path that the frame whose first bytes are given says it is of.
-    pub fn path_in(frame: &[u8]) -> Option<StepPath> {
-        let payload = frame.get(super::frame::PREFIX_BYTES..)?;
-        let bytes = usize::try_from(super::step::stated_bytes(payload)?).ok()?;
-        Step::parse(payload.get(..bytes)?).ok().map(|step| step.path)
-    }
-
     fn run(&self, tenant: &TenantId, run: &RunId) -> Option<&AuditedRun> {
         self.runs.get(&(tenant.clone(), run.clone()))
     }
 
-    fn add(&mut self, at: u64, step: &Step<&[u8]>, digest: &StepDigest) {
+    fn add(&mut self, step: &Step<&[u8]>, digest: &StepDigest) {
         self.steps += 1;
         let run = self.runs.entry((step.tenant.clone(), step.run.clone())).or_insert_with(|| AuditedRun {
             steps: RunSteps::new(&step.tenant, &step.run),
-            offsets: Vec::new(),
+            paths: Vec::new(),
         });
         run.steps.push(digest);
-        run.offsets.push(at);
+        run.paths.push(step.path.clone());
     }
 
     fn fault(&mut self, fault: StepsFault) {

@@ -44,7 +44,7 @@ mod step;
 mod tail;
 
 pub use self::{
-    audit::{AuditedSteps, StepsAudit},
+    audit::{AuditedSteps, NamedDifference, Standing, StepsAudit},
     commitment::{CommitmentFault, Mark, RunSteps, StepDifference, StepsCommitment},
     digest::{DigestError, InputDigest, RunHead, StepDigest, StepKey, StoreHead},
     frame::{
