@@ -352,12 +352,12 @@ impl Run<'_> {
             let origin = self.audit.origin.clone();
             move || {
                 history.remember(&remembered, tree.tiles())?;
-                Ok::<_, Failure>(Arc::new(Examiner::new(tree, known, &origin, *history.run_key())))
+                Ok::<_, Failure>(Arc::new(Examiner::new(tree, known, &origin, &history)))
             }
         })
         .await??;
         self.entries(&examiner).await?;
-        self.contradictions(size).await?;
+        self.contradictions(size, examiner).await?;
         Ok(true)
     }
 
@@ -465,10 +465,10 @@ impl Run<'_> {
     }
 
     /// Holds the entries of each run against each other.
-    async fn contradictions(&mut self, size: u64) -> Result<(), Failure> {
+    async fn contradictions(&mut self, size: u64, examiner: Arc<Examiner>) -> Result<(), Failure> {
         let history = self.history.clone();
         let suspects = blocking(move || judge::suspects(&history)).await??;
-        let finder = Finder::new(&self.history, &self.audit.source, size);
+        let finder = Finder::new(&self.history, &self.audit.source, size).with(examiner);
         let mut found = Vec::new();
         for suspect in &suspects {
             let mut names = std::collections::HashMap::new();

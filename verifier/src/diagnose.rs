@@ -60,7 +60,7 @@ pub async fn rewritten(
     origin: &str,
 ) -> Result<Diagnosis, Failure> {
     let size = tree.size();
-    let examiner = Arc::new(Examiner::new(tree, 0, origin, *history.run_key()));
+    let examiner = Arc::new(Examiner::new(tree, 0, origin, history).keeping_entries());
     let (kept, examined) = (history.clone(), Arc::clone(&examiner));
     let changed = blocking(move || changed_tiles(&kept, examined.tree())).await??;
     let mut diagnosis = Diagnosis::default();
@@ -322,5 +322,35 @@ impl Witnessed {
         let from = self.sizes.partition_point(|(size, _)| *size <= index);
         let earliest = self.sizes[from..].iter().map(|(_, time)| *time).min();
         earliest.map_or(String::new(), |time| format!(" (witnessed since {})", clock::spell(time)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::strategy::Strategy as _;
+
+    use super::*;
+
+    /// The length of the longest increasing subsequence, by trying everything.
+    fn longest(sequence: &[u64], above: Option<u64>) -> usize {
+        let Some((first, rest)) = sequence.split_first() else { return 0 };
+        let without = longest(rest, above);
+        if above.is_some_and(|above| *first <= above) {
+            without
+        } else {
+            without.max(1 + longest(rest, Some(*first)))
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn as_few_as_possible_are_called_moved(order in proptest::sample::subsequence((0..12u64).collect::<Vec<_>>(), 0..=9).prop_shuffle()) {
+            use proptest::prelude::*;
+            let places: Vec<(u64, u64)> = (0..).zip(order.iter().copied()).collect();
+            let moved = out_of_sequence(&places);
+            let kept: Vec<u64> = places.iter().filter(|(old, _)| !moved.contains(old)).map(|(_, new)| *new).collect();
+            prop_assert!(kept.is_sorted());
+            prop_assert_eq!(kept.len(), longest(&order, None));
+        }
     }
 }

@@ -11,6 +11,7 @@ use runseal_tlog::bundle::{self, BUNDLE_BYTES_MAX};
 use runseal_tlog::hash::{HASH_BYTES, LeafHash, NodeHash};
 use runseal_tlog::tile::{TILE_WIDTH, Tile, TileKind, TilePath, tile_width};
 
+use crate::history::LogHistory;
 use crate::ledger::{Mark, MarkKind};
 use crate::source::{Fetched, LogSource, SourceError};
 use crate::tree::{LeafTile, SignedTree};
@@ -25,7 +26,7 @@ pub struct VerifiedTile {
     pub index: u64,
     /// Leaf hashes, 32 bytes each.
     pub hashes: Vec<u8>,
-    /// The entries as a bundle of the same width.
+    /// The entries as a bundle of the same width; empty where the history keeps none.
     pub bundle: Vec<u8>,
 }
 
@@ -65,12 +66,14 @@ pub struct Examiner {
     origin: String,
     tenant: Option<TenantId>,
     run_key: [u8; 16],
+    keeps_entries: bool,
 }
 
 impl Examiner {
-    /// Examines entries from `known` on against `tree`. Runs are hashed with `run_key`.
-    pub fn new(tree: SignedTree, known: u64, origin: &str, run_key: [u8; 16]) -> Self {
-        Self { tree, known, origin: origin.to_owned(), tenant: tenant_of(origin), run_key }
+    /// Examines entries from `known` on against `tree`, for `history`.
+    pub fn new(tree: SignedTree, known: u64, origin: &str, history: &LogHistory) -> Self {
+        let (run_key, keeps_entries) = (*history.run_key(), history.keeps_entries());
+        Self { tree, known, origin: origin.to_owned(), tenant: tenant_of(origin), run_key, keeps_entries }
     }
 
     /// The tree.
@@ -122,6 +125,18 @@ impl Examiner {
             examined
         })
         .await?)
+    }
+
+    /// Whether these leaf hashes are those of level 0 tile `index`.
+    pub fn vouches_for(&self, index: u64, hashes: &[u8]) -> bool {
+        let width = tile_width(0, index, self.tree.size());
+        vouches(&self.tree.leaf_tile(index), hashes, width)
+    }
+
+    /// The same examiner, keeping the entries it examines.
+    #[must_use]
+    pub fn keeping_entries(self) -> Self {
+        Self { keeps_entries: true, ..self }
     }
 
     fn leaf_path(&self, kind: TileKind, index: u64) -> TilePath {
@@ -202,7 +217,7 @@ impl Examiner {
                 self.entry(index, entry, out);
             }
         }
-        let bundle = exact.to_vec();
+        let bundle = if self.keeps_entries { exact.to_vec() } else { Vec::new() };
         out.tiles.push(VerifiedTile { index: path.index(), hashes, bundle });
     }
 

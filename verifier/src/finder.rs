@@ -1,11 +1,14 @@
 //! Single entries of the verified part of a log: from the history, else fetched again and held against
 //! the leaf that the history keeps.
 
+use std::sync::Arc;
+
 use runseal_tlog::bundle::{self, BUNDLE_BYTES_MAX};
-use runseal_tlog::hash::{LeafHash, NodeHash};
+use runseal_tlog::hash::LeafHash;
 use runseal_tlog::tile::{TileKind, TilePath, tile_width};
 
 use crate::blocking::blocking;
+use crate::entries::Examiner;
 use crate::error::Failure;
 use crate::history::{LogHistory, place};
 use crate::source::LogSource;
@@ -16,12 +19,19 @@ pub struct Finder<'a> {
     history: &'a LogHistory,
     source: &'a LogSource,
     size: u64,
+    examiner: Option<Arc<Examiner>>,
 }
 
 impl<'a> Finder<'a> {
     /// Entries of a log of `size` entries.
     pub const fn new(history: &'a LogHistory, source: &'a LogSource, size: u64) -> Self {
-        Self { history, source, size }
+        Self { history, source, size, examiner: None }
+    }
+
+    /// The same, for a history that keeps no leaves: `examiner` has the tree that vouches for entries.
+    #[must_use]
+    pub fn with(self, examiner: Arc<Examiner>) -> Self {
+        Self { examiner: Some(examiner), ..self }
     }
 
     /// An entry, `None` where it can no longer be had.
@@ -57,17 +67,22 @@ impl<'a> Finder<'a> {
 
     async fn fetched(&self, tile: u64) -> Result<Vec<Option<Vec<u8>>>, Failure> {
         let width = tile_width(0, tile, self.size);
-        let history = self.history.clone();
-        let Some(leaves) = blocking(move || history.tile(0, tile)).await?? else { return Ok(Vec::new()) };
         let nothing = vec![None; usize::from(width)];
         let Ok(path) = TilePath::new(TileKind::Entries, tile, width) else { return Ok(nothing) };
         let fetched = self.source.fetch(&[path], BUNDLE_BYTES_MAX).await.pop().and_then(Result::ok);
         let Some(bytes) = fetched.and_then(|fetched| fetched.open().ok()) else { return Ok(nothing) };
         let exact = bundle::prefix(&bytes, width).unwrap_or_default();
         let Ok(entries) = bundle::entries(exact, width) else { return Ok(nothing) };
-        let authentic = |(entry, leaf): (&[u8], &NodeHash)| {
-            (NodeHash::from(LeafHash::of(entry)) == *leaf).then(|| entry.to_vec())
+        let hashes: Vec<u8> = entries.iter().flat_map(|entry| *LeafHash::of(entry).as_bytes()).collect();
+        let history = self.history.clone();
+        let authentic = match (blocking(move || history.tile(0, tile)).await??, &self.examiner) {
+            (Some(leaves), _) => leaves.to_served(width).is_some_and(|leaves| leaves == hashes),
+            (None, Some(examiner)) => examiner.vouches_for(tile, &hashes),
+            (None, None) => false,
         };
-        Ok(entries.into_iter().zip(leaves.hashes()).map(authentic).collect())
+        if !authentic {
+            return Ok(nothing);
+        }
+        Ok(entries.into_iter().map(|entry| Some(entry.to_vec())).collect())
     }
 }

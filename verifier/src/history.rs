@@ -192,6 +192,7 @@ store_errors!(
 pub struct History {
     db: Database,
     keeps_entries: bool,
+    keeps_tiles: bool,
     durability: Durability,
     run_key: [u8; 16],
 }
@@ -206,8 +207,13 @@ impl History {
             return Self::open(path, light);
         }
         let db = builder().create(path).map_err(|error| opening(path, error))?;
-        let history =
-            Self { db, keeps_entries: !light, durability: Durability::Immediate, run_key: random_key() };
+        let history = Self {
+            db,
+            keeps_entries: !light,
+            keeps_tiles: true,
+            durability: Durability::Immediate,
+            run_key: random_key(),
+        };
         history.initialise()?;
         Ok(history)
     }
@@ -248,14 +254,21 @@ impl History {
             Some(FORMAT) => {
                 let mut run_key = [0; 16];
                 hex::decode_to_slice(key.unwrap_or_default(), &mut run_key).map_err(|_| Damage::RunKey)?;
-                Ok(Self { db, keeps_entries: !light, durability: Durability::Immediate, run_key })
+                Ok(Self {
+                    db,
+                    keeps_entries: !light,
+                    keeps_tiles: true,
+                    durability: Durability::Immediate,
+                    run_key,
+                })
             }
             Some(other) => Err(foreign(format!("its format is {other:?}"))),
             None => Err(foreign("it is a database of another program".to_owned())),
         }
     }
 
-    /// A history that lives as long as this process, in an unlinked temporary file.
+    /// A history that lives as long as this process, in an unlinked temporary file. Without entries it keeps no
+    /// tiles either, but only which entries each run has.
     ///
     /// # Errors
     /// [`HistoryError`].
@@ -265,7 +278,13 @@ impl History {
             .map_err(|source| HistoryError::Access { path: place.clone(), source })?;
         let backend = FileBackend::new(file).map_err(|error| opening(&place, error))?;
         let db = builder().create_with_backend(backend).map_err(|error| opening(&place, error))?;
-        let history = Self { db, keeps_entries, durability: Durability::None, run_key: random_key() };
+        let history = Self {
+            db,
+            keeps_entries,
+            keeps_tiles: keeps_entries,
+            durability: Durability::None,
+            run_key: random_key(),
+        };
         history.initialise()?;
         Ok(history)
     }
@@ -408,6 +427,11 @@ impl LogHistory {
     /// Whether entries are kept.
     pub fn keeps_entries(&self) -> bool {
         self.history.keeps_entries
+    }
+
+    /// Whether tiles are kept.
+    pub fn keeps_tiles(&self) -> bool {
+        self.history.keeps_tiles
     }
 
     pub(crate) fn run_key(&self) -> &[u8; 16] {

@@ -8,10 +8,10 @@ use redb::{ReadableTable as _, WriteTransaction};
 use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::finding::Finding;
 use runseal_evidence::name::{RunId, TenantId};
-use sha2::{Digest as _, Sha256};
 
 use crate::history::{Damage, HistoryError, LOG_FINDINGS, LogHistory, PROGRESS, SEGMENT_SIZES, SEGMENTS};
 use crate::runs::Pinned;
+use crate::siphash;
 
 /// Bytes of a packed mark.
 const MARK_BYTES: usize = 24;
@@ -43,15 +43,16 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The hash a run is found by: the first 8 bytes of SHA-256 of a secret key of this history, tenant, a
-    /// zero byte and run. Without the key nobody can name two runs that share a hash.
+    /// The hash a run is found by: SipHash-2-4 of tenant, a zero byte and run, under a secret key of this
+    /// history. Without the key nobody can name two runs that share a hash.
     pub fn run_hash(key: &[u8; 16], tenant: &TenantId, run: &RunId) -> u64 {
-        let mut hasher = Sha256::new();
-        hasher.update(key);
-        hasher.update(tenant.as_str());
-        hasher.update([0]);
-        hasher.update(run.as_str());
-        first_word(&hasher.finalize().into())
+        // Both names have at most 64 bytes.
+        let mut name = [0; 129];
+        let (tenant, run) = (tenant.as_str().as_bytes(), run.as_str().as_bytes());
+        let length = tenant.len() + 1 + run.len();
+        name[..tenant.len()].copy_from_slice(tenant);
+        name[tenant.len() + 1..length].copy_from_slice(run);
+        siphash::hash(key, &name[..length])
     }
 
     fn position(&self) -> u64 {
@@ -72,10 +73,6 @@ impl Mark {
         let kind = if position & 1 == 1 { MarkKind::Seal } else { MarkKind::Head };
         Self { run: word(0), index: position >> 1, kind, records: word(16) }
     }
-}
-
-fn first_word(digest: &[u8; 32]) -> u64 {
-    u64::from_be_bytes(*digest.first_chunk().expect("32 bytes hold 8"))
 }
 
 /// Writes sorted marks as a new segment, within the transaction that writes their entries.
@@ -232,10 +229,13 @@ impl<'h> Ledger<'h> {
             .filter_map(|(at, cursor)| cursor.next.map(|mark| std::cmp::Reverse((mark, at))))
             .collect();
         let mut group: Vec<Mark> = Vec::new();
-        while let Some(std::cmp::Reverse((mark, at))) = heap.pop() {
+        while let Some(mut top) = heap.peek_mut() {
+            let std::cmp::Reverse((mark, at)) = *top;
             cursors[at].advance()?;
-            if let Some(next) = cursors[at].next {
-                heap.push(std::cmp::Reverse((next, at)));
+            // Replacing the top sifts once where popping and pushing would sift twice.
+            match cursors[at].next {
+                Some(next) => *top = std::cmp::Reverse((next, at)),
+                None => drop(std::collections::binary_heap::PeekMut::pop(top)),
             }
             if group.first().is_some_and(|first| first.run != mark.run) {
                 visit(group[0].run, &group)?;

@@ -9,7 +9,7 @@
 //! | [`checkpoint`], [`dates`] | a checkpoint under the policy: signature, quorum, age, dated keys |
 //! | [`witnesses`] | what the witnesses say, against each other, the log and the history |
 //! | [`tree`], [`entries`] | tiles and entries, authenticated against the signed root |
-//! | [`history`], [`recorder`], [`ledger`] | what is remembered, how it is written, which entries a run has |
+//! | [`history`], [`recorder`], [`ledger`], [`siphash`] | what is remembered, how it is written, which entries a run has |
 //! | [`judge`], [`runs`], [`walk`] | entries of a run against each other, and against its records |
 //! | [`steps`] | the file of a tenant's steps, against what its runs concluded with |
 //! | [`diagnose`] | what a rewritten log did to which runs |
@@ -50,6 +50,7 @@ pub mod records;
 pub mod report_html;
 pub mod report_text;
 pub mod runs;
+pub mod siphash;
 pub mod source;
 pub mod steps;
 pub mod timeline;

@@ -8,7 +8,7 @@ use crate::history::{BUNDLES, HistoryError, LogHistory, PROGRESS, TILES};
 use crate::ledger::{Mark, add_segment};
 
 /// Entries in one transaction. An interrupted audit loses at most the work on these.
-const COMMIT_ENTRIES: u64 = 1 << 19;
+const COMMIT_ENTRIES: u64 = 1 << 20;
 /// Batches waiting for the disk.
 const QUEUE: usize = 4;
 
@@ -55,7 +55,9 @@ fn record(history: &LogHistory, mut batches: mpsc::Receiver<Examined>) -> Result
             let mut bundles = write.open_table(BUNDLES)?;
             while let Some(batch) = next.take() {
                 for tile in &batch.tiles {
-                    tiles.insert((history.number, 0, tile.index), tile.hashes.as_slice())?;
+                    if history.keeps_tiles() {
+                        tiles.insert((history.number, 0, tile.index), tile.hashes.as_slice())?;
+                    }
                     if history.keeps_entries() {
                         bundles.insert((history.number, tile.index), tile.bundle.as_slice())?;
                     }

@@ -126,3 +126,43 @@ fn a_bundle_with_other_entries_of_the_right_length_is_found() {
     let indexes: Vec<u64> = result.report().findings.iter().filter_map(|finding| finding.index).collect();
     assert_eq!((result.code, indexes), (1, vec![259, 263]), "{}", result.show());
 }
+
+#[test]
+fn a_server_that_says_nothing_does_not_hold_the_audit_up_for_ever() {
+    let plane = big();
+    let server = Server::start();
+    server.tree("/log/acme", &plane.publish());
+    server.put("/log/acme/tile/entries/001", Answer::Stall);
+    let started = Instant::now();
+    let result = audit(&plane, &server, &["--timeout", "2s"]);
+    assert_eq!((result.code, result.kinds()), (3, vec![]), "{}", result.show());
+    assert!(result.stdout.contains("did not end within 2s"), "{}", result.stdout);
+    assert!(started.elapsed().as_secs() < 15, "{:?}", started.elapsed());
+}
+
+#[test]
+fn bundles_of_the_longest_entries_are_audited_one_at_a_time() {
+    let mut plane = Plane::new();
+    for entry in 0..300u32 {
+        // As long as a bundle can say, and nothing that compresses.
+        let seed = entry.to_be_bytes();
+        plane
+            .entries
+            .push((0..65_535u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[1] ^ seed[3]).collect());
+    }
+    let server = Server::start();
+    server.tree("/log/acme", &plane.publish());
+    let plain = audit(&plane, &server, &[]);
+    assert_eq!((plain.code, plain.report().counts.entries), (0, 300), "{}", plain.show());
+    if let Answer::Plain(_, body) = server.get("/log/acme/tile/entries/000") {
+        server.put("/log/acme/tile/entries/000", Answer::Gzip(gzip(&body)));
+    }
+    let gzipped = audit(&plane, &server, &[]);
+    assert_eq!(gzipped.code, 0, "{}", gzipped.show());
+    if let Answer::Plain(_, mut body) = server.get("/log/acme/tile/entries/001.p/44") {
+        body[100] ^= 1;
+        server.put("/log/acme/tile/entries/001.p/44", Answer::Plain(200, body));
+    }
+    let damaged = audit(&plane, &server, &[]);
+    assert_eq!((damaged.code, damaged.report().findings[0].index), (1, Some(256)), "{}", damaged.show());
+}

@@ -23,6 +23,8 @@ pub(crate) enum Answer {
     Endless,
     /// Closes without a word.
     Hangup,
+    /// Says nothing and keeps the connection.
+    Stall,
 }
 
 pub(crate) struct Server {
@@ -129,6 +131,10 @@ fn serve(mut stream: TcpStream, answers: &Mutex<HashMap<String, Answer>>, asked:
                 return;
             }
             Answer::Hangup => return,
+            Answer::Stall => {
+                thread::sleep(Duration::from_secs(30));
+                return;
+            }
         };
         if written.is_err() {
             return;
