@@ -221,6 +221,7 @@ fn push_named(message: &mut Vec<u8>, name: &str) -> Result<(), CosignatureError>
 mod tests {
     use super::*;
     use crate::note::Note;
+    use crate::subtree::SubtreeRange;
 
     #[test]
     fn the_time_is_big_endian_right_after_the_key_id() {
@@ -272,6 +273,39 @@ mod tests {
         assert_eq!(assemble(&checkpoint, 8, key.verifier(), plain), Err(CosignatureError::Invalid));
         let short = assemble(&checkpoint, 7, key.verifier(), &plain[1..]);
         assert_eq!(short, Err(CosignatureError::Length { found: 71, expected: 72 }));
+    }
+
+    #[test]
+    fn a_subtree_that_starts_inside_the_log_takes_no_time() {
+        let name = KeyName::new("w.example").unwrap();
+        let key = SignerKey::from_seed(name, Algorithm::CosignatureMlDsa44, &[5; 32]);
+        let hash = NodeHash::from_bytes([9; 32]);
+        // cosigned_message and timestamped_signature, from the specification's own words.
+        let signed = |time: u64, start: u64, end: u64| {
+            let mut message = b"subtree/v1\n\0\x09w.example".to_vec();
+            message.extend(time.to_be_bytes());
+            message.extend(b"\x0blog.example");
+            message.extend(start.to_be_bytes());
+            message.extend(end.to_be_bytes());
+            message.extend([9; 32]);
+            [time.to_be_bytes().to_vec(), key.sign(&message)].concat()
+        };
+        for (time, start, end, expected) in [
+            (0, 0, 8, Ok(0)),
+            (7, 0, 8, Ok(7)),
+            (0, 8, 13, Ok(0)),
+            (7, 8, 13, Err(CosignatureError::Time(7))),
+            (1 << 63, 0, 8, Err(CosignatureError::Time(1 << 63))),
+        ] {
+            let subtree = Subtree { range: SubtreeRange::new(start, end).unwrap(), hash };
+            let verified = verify_subtree("log.example", &subtree, &signed(time, start, end), key.verifier());
+            assert_eq!(verified, expected, "time {time}, [{start}, {end})");
+        }
+        let subtree = Subtree { range: SubtreeRange::new(8, 13).unwrap(), hash };
+        let line = cosign_subtree("log.example", &subtree, &key).unwrap();
+        assert_eq!(line.signature(), signed(0, 8, 13));
+        let another = verify_subtree("other.example", &subtree, line.signature(), key.verifier());
+        assert_eq!(another, Err(CosignatureError::Invalid));
     }
 
     #[test]

@@ -549,6 +549,45 @@ mod tests {
     }
 
     #[test]
+    fn each_line_of_a_checkpoint_is_examined_and_a_witness_counts_once() {
+        let signer = |seed: u8, algorithm| {
+            SignerKey::from_seed(KeyName::new(format!("k{seed}.example")).unwrap(), algorithm, &[seed; 32])
+        };
+        let log = signer(1, Algorithm::Ed25519);
+        let [a, b, stranger] = [2, 3, 4].map(|seed| signer(seed, Algorithm::CosignatureEd25519));
+        let text = format!(
+            "log {}\nwitness A {}\nwitness B {}\ngroup G all A B\nquorum G\n",
+            log.verifier(),
+            a.verifier(),
+            b.verifier()
+        );
+        let policy = Policy::parse(text.as_bytes()).unwrap();
+        let checkpoint = Checkpoint::new("k1.example", 0, crate::hash::NodeHash::EMPTY_ROOT).unwrap();
+        let other = Checkpoint::new("other.example", 0, crate::hash::NodeHash::EMPTY_ROOT).unwrap();
+        let mut note = checkpoint.sign(&log).unwrap();
+        for (cosigned, time, key) in
+            [(&checkpoint, 5, &a), (&checkpoint, 6, &a), (&checkpoint, 7, &stranger), (&other, 8, &b)]
+        {
+            note.add(crate::cosignature::cosign(cosigned, time, key).unwrap()).unwrap();
+        }
+        let examination = policy.examine(&note).unwrap();
+        assert_eq!(examination.log, LogStatus::Signed);
+        let lines: Vec<_> =
+            examination.cosignatures.iter().map(|line| (line.witness, line.time, line.status)).collect();
+        assert_eq!(
+            lines,
+            [
+                (Some(0), Some(5), CosignatureStatus::Valid),
+                (Some(0), Some(6), CosignatureStatus::Invalid),
+                (None, None, CosignatureStatus::Unknown),
+                (Some(1), Some(8), CosignatureStatus::Invalid),
+            ]
+        );
+        assert!(!examination.quorum_met);
+        assert!(policy.accept(&note).is_err());
+    }
+
+    #[test]
     fn faults_name_their_line() {
         let (a, b) = (cosigner(1), cosigner(2));
         let twice = format!("witness A {a}\nwitness B {a}\nquorum A\n");

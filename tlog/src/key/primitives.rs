@@ -66,6 +66,16 @@ fn the_rfc_8032_examples_sign_and_verify() {
     }
 }
 
+#[test]
+fn a_signature_with_a_small_order_r_is_refused() {
+    // R is the neutral element and S = k * a: RFC 8032's equation holds, and only the owner of the key
+    // can have made it, yet no signer ever does.
+    let key = SignerKey::from_seed(name(), Algorithm::Ed25519, &[7; SEED_BYTES]);
+    let signature = "0100000000000000000000000000000000000000000000000000000000000000\
+                     d4c5323131ff9683cfb3d30197c786c9043f1052d6c2d5293f19d6f36b911104";
+    assert!(!key.verifier().verifies(b"message", &bytes(signature)));
+}
+
 /// `s` and `a` are SHAKE128; N times: seed = the next 32 bytes of `s`; `a` takes up the ML-DSA-44 public
 /// key of the seed, then its deterministic signature of the empty message. The result is `a`'s first 32
 /// bytes (C2SP/CCTV, ML-DSA accumulated vectors).
