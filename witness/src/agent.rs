@@ -198,8 +198,8 @@ fn take_string<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(string)
 }
 
-/// Key blobs of an identities answer.
-fn identities(mut answer: &[u8]) -> Option<Vec<Vec<u8>>> {
+/// Key blobs in the body of an identities answer; `None` when it is none.
+pub fn identities(mut answer: &[u8]) -> Option<Vec<Vec<u8>>> {
     let count = take_u32(&mut answer)?;
     let mut blobs = Vec::new();
     for _ in 0..count {

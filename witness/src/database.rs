@@ -338,6 +338,8 @@ impl Store for RedbStore {
             {
                 let mut logs = write.open_table(LOGS)?;
                 let mut alarms = write.open_table(ALARMS)?;
+                // Nearly always there is none, and nothing to look for.
+                let mut no_alarms = alarms.is_empty()?;
                 for change in changes {
                     applied.push(match change {
                         Change::Advance(step) => {
@@ -352,7 +354,9 @@ impl Store for RedbStore {
                                     let keys = vkey_lines(step.log.keys());
                                     write.open_table(LOG_KEYS)?.insert(step.log.origin(), &*keys)?;
                                 }
-                                alarms.remove((step.log.origin(), &step.digest))?;
+                                if !no_alarms {
+                                    alarms.remove((step.log.origin(), &step.digest))?;
+                                }
                                 Applied::Written
                             } else {
                                 Applied::Stale
@@ -375,6 +379,7 @@ impl Store for RedbStore {
                                 Applied::Known
                             } else {
                                 alarms.insert(key, (alarm.time, alarm.kind))?;
+                                no_alarms = false;
                                 Applied::Written
                             }
                         }

@@ -126,7 +126,7 @@ async fn sign(witness: &Witness, call: Call, body: Incoming) -> Answer {
             match signed {
                 Ok(lines) => (Outcome::Signed, signature_lines(&lines)),
                 Err(refusal) => {
-                    report(call, &refusal);
+                    report(witness, call, &refusal);
                     (refusal.outcome(), refuse(&refusal))
                 }
             }
@@ -156,14 +156,16 @@ fn signature_lines(lines: &[SignatureLine]) -> Answer {
 }
 
 /// Says what was refused, by whose fault it was. Alarms are said where they are raised.
-fn report(call: Call, refusal: &Refusal) {
+fn report(witness: &Witness, call: Call, refusal: &Refusal) {
     let outcome = refusal.outcome().name();
+    let budget = witness.log_budget();
     match refusal.blame() {
         Blame::Client => tracing::debug!(target: "client_error", ?call, outcome, reason = %refusal),
         Blame::StaleClient => tracing::debug!(target: "stale_client", ?call, outcome, reason = %refusal),
         Blame::Witness => {
+            let Some(left_out) = budget.line(witness.clock().elapsed()) else { return };
             let cause = std::error::Error::source(refusal).map(ToString::to_string);
-            tracing::warn!(target: "witness_error", ?call, outcome, reason = %refusal, cause);
+            tracing::warn!(target: "witness_error", ?call, outcome, reason = %refusal, cause, left_out);
         }
     }
 }

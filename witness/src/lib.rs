@@ -24,6 +24,7 @@ pub mod about;
 pub mod admission;
 pub mod agent;
 pub mod bastion;
+mod budget;
 pub mod cli;
 pub mod clock;
 pub mod commit;

@@ -13,6 +13,7 @@ use runseal_tlog::subtree::{self, SubtreeError, SubtreeRange};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
+use crate::budget::Budget;
 use crate::clock::{Clock, ClockFault, time_after};
 use crate::commit::{Commits, NotDurable};
 use crate::evidence::{Contradicting, Evidence};
@@ -24,6 +25,9 @@ use crate::state::{Advance, Alarm, Applied, Change, Head, StateError, Store, ori
 /// How often a decision is made anew because the log moved meanwhile. Each time, another request for
 /// the log was served; then the client is told to come back.
 const DECISIONS_MAX: usize = 16;
+
+/// A full disk fails every request; its operator is told ten times a second, not ten thousand.
+const LOG_LINES_A_SECOND: u64 = 10;
 
 /// Why the witness will not cosign: one variant for each MUST of tlog-witness, in the order checked.
 #[derive(Debug, Error)]
@@ -269,14 +273,16 @@ pub struct Witness {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     evidence: Option<Evidence>,
+    log_budget: Budget,
 }
 
 impl Witness {
     /// Puts a witness together.
     pub fn new(parts: Parts) -> Self {
         let Parts { keys, logs, store, commits, clock, metrics, evidence } = parts;
-        let witness =
-            Self { keys: Arc::new(keys), logs: RwLock::default(), store, commits, clock, metrics, evidence };
+        let log_budget = Budget::new(LOG_LINES_A_SECOND);
+        let (keys, no_logs) = (Arc::new(keys), RwLock::default());
+        let witness = Self { keys, logs: no_logs, store, commits, clock, metrics, evidence, log_budget };
         witness.follow(logs);
         witness
     }
@@ -294,6 +300,11 @@ impl Witness {
     /// The clock.
     pub fn clock(&self) -> &dyn Clock {
         &*self.clock
+    }
+
+    /// How many log lines a second its own failures may fill.
+    pub(crate) const fn log_budget(&self) -> &Budget {
+        &self.log_budget
     }
 
     /// What is counted.

@@ -458,7 +458,7 @@ fn a_key_can_come_from_the_environment_and_is_shown_to_nobody() {
     let log = log_of(2);
     place.write("logs", &log.list());
     let key = std::fs::read_to_string(place.path("w.key")).unwrap();
-    let secret = key.trim().rsplit('+').next().unwrap();
+    let secret = key.trim().splitn(5, '+').last().unwrap();
     let mut command =
         place.command(&["serve", "--db", "w.redb", "--listen", "127.0.0.1:0", "--logs", "logs"]);
     command.env("RUNSEAL_WITNESS_KEY", &key).env("RUNSEAL_LOG", "trace");
@@ -740,6 +740,52 @@ fn forty_thousand_logs_load_in_a_second_and_fit_in_memory() {
     // Unoptimised and beside other tests; the second is held to in the benchmark.
     assert!(took < Duration::from_secs(8), "{took:?}");
     assert!(get(running.address, "/metrics").text().contains("runseal_witness_logs 40000\n"));
+}
+
+/// A limit on the size of files stands for a full disk: the system refuses the database's next page.
+#[test]
+fn a_full_disk_signs_nothing_and_loses_nothing() {
+    let place = Place::ready();
+    let mut logs: Vec<TestLog> =
+        (1..=60).map(|number| TestLog::new(&format!("log.example/{number}"), number)).collect();
+    for log in &mut logs {
+        log.grow(3, "");
+    }
+    let vkeys: String =
+        logs.iter().flat_map(|log| ["vkey ".to_owned(), log.vkey(), "\n".to_owned()]).collect();
+    place.write("logs", &format!("logs/v0\n{vkeys}"));
+    let blocks = std::fs::metadata(place.path("w.redb")).unwrap().len() / 512;
+    // With the signal ignored, a write beyond the limit is an error.
+    let script = format!(
+        "trap '' XFSZ; ulimit -f {blocks}; exec {PROGRAM} serve --key w.key --db w.redb --logs logs --listen 127.0.0.1:0"
+    );
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(script).current_dir(place.folder.path());
+    let running = Running::start(command);
+    let mut acknowledged = Vec::new();
+    let mut refused = 0;
+    for log in &logs {
+        let answer = post(running.address, "/add-checkpoint", log.request(0, 3).as_bytes());
+        match answer.status {
+            200 => acknowledged.push(log.origin.clone()),
+            503 => {
+                refused += 1;
+                assert!(!answer.text().contains('\u{2014}'), "{answer:?}");
+                assert_eq!(get(running.address, "/healthz").status, 503);
+            }
+            other => panic!("{other}: {answer:?}"),
+        }
+    }
+    assert!(refused > 0, "the limit was never reached");
+    assert_eq!(running.stop(), 0);
+    let running = place.serve(&["--logs", "logs"]);
+    for log in &logs {
+        let known = acknowledged.contains(&log.origin);
+        let answer = post(running.address, "/add-checkpoint", log.request(0, 3).as_bytes());
+        assert!(answer.status == 409 || (answer.status == 200 && !known), "{}: {answer:?}", log.origin);
+    }
+    assert_eq!(running.stop(), 0);
+    place.ok(&["db", "check", "--db", "w.redb"]);
 }
 
 #[test]
