@@ -21,7 +21,7 @@ pub(crate) use self::lease::{LeaseRow, acquire, lease_row, release, renew};
 pub(crate) use self::pin::{heads, pin};
 pub use self::read::{PAGE_BYTES_MAX, ReadError, StoredRecord};
 pub(crate) use self::read::{read, read_row, read_rows};
-pub(crate) use self::record_row::{RecordRow, record_key, records};
+pub(crate) use self::record_row::{RecordRow, records};
 pub use self::restore::RestoreError;
 pub(crate) use self::restore::restore;
 pub use self::run::RunSummary;

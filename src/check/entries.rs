@@ -7,6 +7,7 @@ use runseal_tlog::checkpoint::SignedCheckpoint;
 use runseal_tlog::hash::LeafHash;
 use runseal_tlog::key::VerifierKey;
 
+use super::places::differs;
 use super::tiles::Tiles;
 use super::{Check, CheckPart, PROGRESS_ROWS};
 use crate::chain;
@@ -34,7 +35,7 @@ impl Check<'_> {
     }
 
     /// One entry against the run that it is about.
-    fn entry(&self, index: u64, bytes: &[u8]) -> Result<(), StoreError> {
+    fn entry(&mut self, index: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let corrupt =
             |fault: Fault| StoreError::from(Corruption::in_scope(self.scope, "entry", fault).at(index));
         let foreign = || EntryError::Malformed(EntryFault::Spelling);
@@ -46,26 +47,38 @@ impl Check<'_> {
         }
     }
 
-    fn seal(&self, index: u64, seal: &Seal) -> Result<(), StoreError> {
+    fn seal(&mut self, index: u64, seal: &Seal) -> Result<(), StoreError> {
         self.own_tenant(index, &seal.tenant)?;
+        self.seals += 1;
         let row =
             chain::run_row(self.rows, self.scope, &seal.run)?.ok_or_else(|| self.no_run(index, &seal.run))?;
         let stored = (row.seal, row.records, row.chain, row.sealed_as().cloned());
         let logged = (Some(index), seal.records.get(), seal.chain, Some(seal.outcome.clone()));
-        if stored == logged { Ok(()) } else { Err(self.differs(&seal.run, "the seal", stored, logged)) }
+        if stored == logged {
+            Ok(())
+        } else {
+            Err(differs(self.scope, &seal.run, "the seal", stored, logged))
+        }
     }
 
-    fn head(&self, index: u64, head: &Head) -> Result<(), StoreError> {
+    fn head(&mut self, index: u64, head: &Head) -> Result<(), StoreError> {
         self.own_tenant(index, &head.tenant)?;
+        self.expected.heads += 1;
         let row =
             chain::run_row(self.rows, self.scope, &head.run)?.ok_or_else(|| self.no_run(index, &head.run))?;
         let records = head.records.get();
         if row.pinned < records || row.seal.is_some_and(|seal| seal < index) {
-            return Err(self.differs(&head.run, "the pinned head", row.pinned, records));
+            return Err(differs(self.scope, &head.run, "the pinned head", row.pinned, records));
         }
         let record = chain::read_row(self.rows, self.scope, &head.run, records)?;
         if record.hash != head.chain {
-            return Err(self.differs::<ChainHash>(&head.run, "the pinned head", record.hash, head.chain));
+            return Err(differs::<ChainHash>(
+                self.scope,
+                &head.run,
+                "the pinned head",
+                record.hash,
+                head.chain,
+            ));
         }
         let run = head.run.as_str().as_bytes();
         let filed = Space::of(self.scope, Table::Heads).key(&[run, &[0], &index.to_be_bytes()]);
@@ -88,17 +101,6 @@ impl Check<'_> {
 
     fn no_run(&self, index: u64, run: &RunId) -> StoreError {
         Corruption::in_scope(self.scope, "entry", Fault::Unaccounted).of_run(run).at(index).into()
-    }
-
-    pub(super) fn differs<T: std::fmt::Debug>(
-        &self,
-        run: &RunId,
-        what: &'static str,
-        found: T,
-        expected: T,
-    ) -> StoreError {
-        let fault = Fault::contradiction(what, found, expected);
-        Corruption::in_scope(self.scope, "run row", fault).of_run(run).into()
     }
 }
 

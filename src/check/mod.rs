@@ -8,6 +8,8 @@ mod directory;
 mod entries;
 mod facts;
 mod indexes;
+mod parallel;
+mod places;
 mod records;
 mod tiles;
 
@@ -67,7 +69,7 @@ impl CheckReport {
 }
 
 pub(crate) fn tenant(
-    rows: &dyn Read,
+    rows: &(dyn Read + Sync),
     tenant: &TenantId,
     scope: &Scope,
     key: &VerifierKey,
@@ -87,7 +89,8 @@ pub(crate) fn tenant(
         key,
         signer,
         report: CheckReport::default(),
-        expected: indexes::Expected::default(),
+        expected: places::Expected::default(),
+        seals: 0,
         progress,
     };
     match check.all() {
@@ -99,13 +102,16 @@ pub(crate) fn tenant(
 }
 
 struct Check<'c> {
-    rows: &'c dyn Read,
+    rows: &'c (dyn Read + Sync),
     tenant: &'c TenantId,
     scope: &'c Scope,
     key: &'c VerifierKey,
     signer: Option<RecordVerifier>,
     report: CheckReport,
-    expected: indexes::Expected,
+    /// Index rows that are accounted for.
+    expected: places::Expected,
+    /// Seals in the log.
+    seals: u64,
     progress: &'c mut dyn FnMut(CheckProgress),
 }
 

@@ -1,6 +1,7 @@
 //! The full check: every row that is changed, missing or too many is found and located.
 
 use super::world::{NOW, World, admitted, concluded, in_case, note, record_key, run, started, suspended};
+use crate::Fault;
 use crate::store::key::time_key;
 use crate::store::{Direction, Scanned, Scope, Space, Table};
 
@@ -166,4 +167,29 @@ fn progress_never_runs_backwards_and_ends_at_the_end() {
     world.acme.check(&mut |progress| seen.push(progress)).unwrap();
     assert!(seen.is_sorted_by_key(|progress| progress.bytes));
     assert!(seen.len() >= 3);
+}
+
+#[test]
+fn many_runs_are_walked_in_ranges_and_the_first_contradiction_by_name_is_reported() {
+    let world = World::on_a_map();
+    let name = |number: u64| format!("r{number:05}");
+    let runs = (0..9000).map(|number| (run(&name(number)), vec![note("x"), concluded("succeeded")], true));
+    world.acme.import_all(runs.collect()).unwrap();
+    let report = world.acme.check(&mut |_| {}).unwrap();
+    assert_eq!((report.contradiction, report.runs, report.records), (None, 9000, 18_000));
+    // In the last range and in the first, around where they are cut.
+    for number in [8999, 4095, 4096, 8191] {
+        world.damage(Table::Records, &[&record_key(&name(number), 1)], |row| row[80] ^= 1);
+    }
+    let found = world.acme.check(&mut |_| {}).unwrap().contradiction.unwrap();
+    assert_eq!(found.run.as_deref(), Some("r04095"));
+    // A run without its row, and a row without its run, right at a cut.
+    for (table, key) in [(Table::Runs, b"r04096".to_vec()), (Table::Records, record_key("r04096", 1))] {
+        let world = World::on_a_map();
+        let runs = (0..4200).map(|number| (run(&name(number)), vec![note("x")], false));
+        world.acme.import_all(runs.collect()).unwrap();
+        world.plant(table, &[&key], None);
+        let found = world.acme.check(&mut |_| {}).unwrap().contradiction.unwrap();
+        assert_eq!((found.run.as_deref(), &found.fault), (Some("r04096"), &Fault::Missing), "{found}");
+    }
 }
