@@ -362,7 +362,6 @@ impl Disk<'_, '_> {
     fn replay(&mut self, run: &RunId, rows: &[RecordRow], pinned: u64) -> Result<(), TamperError> {
         let mut after = RunRow::new(ChainHash::genesis(self.tenant, run));
         let mut change = index::Change::default();
-        let mut now_ms = 0;
         for (seq, row) in (1u64..).zip(rows) {
             let record = Record::parse(&row.raw).map_err(|error| TamperError::Record {
                 run: run.clone(),
@@ -370,7 +369,8 @@ impl Disk<'_, '_> {
                 error,
             })?;
             let draft = &record.draft;
-            now_ms = record.stamp.at.posix_ms();
+            let now_ms = record.stamp.at.posix_ms();
+            after.updated_ms = now_ms;
             let meaning = Meaning::of(&draft.kind, &draft.payload).unwrap_or(Meaning::Opaque);
             match (&meaning, &draft.effect) {
                 (Meaning::EffectStarted, Some(effect)) => {
@@ -390,7 +390,7 @@ impl Disk<'_, '_> {
             change.see(meaning);
         }
         after.pinned = pinned.min(after.records);
-        index::follow(self.tx, self.scope, run, None, &mut after, change, now_ms)?;
+        index::follow(self.tx, self.scope, run, None, &mut after, change)?;
         if !after.is_unpinned() {
             index::unpin(self.tx, self.scope, run);
         }

@@ -404,6 +404,8 @@ fn of_prove(error: &ProveError) -> Exit {
 fn of_records(error: &RecordsError) -> Exit {
     match error {
         RecordsError::Read(ReadError::UnknownRun { .. }) => Exit::Usage,
+        // Not damage: another build can read it.
+        RecordsError::Read(ReadError::Shape { .. }) => Exit::Unfinished,
         RecordsError::Read(ReadError::Store(error)) => of_store(error),
         RecordsError::Line(_) => Exit::Finding,
     }
