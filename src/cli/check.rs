@@ -1,6 +1,8 @@
+use std::path::PathBuf;
+
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
-use super::{CliError, Exit, output::Output, plane::PlaneArgs};
+use super::{CliError, Exit, check_steps::check_steps, output::Output, plane::PlaneArgs};
 use crate::{CheckProgress, CheckReport, StoreError, evidence::name::TenantId, serve::DIRECTORY};
 
 /// Check everything the journal holds against itself.
@@ -9,7 +11,9 @@ use crate::{CheckProgress, CheckReport, StoreError, evidence::name::TenantId, se
 /// located, and ends with exit code 1. This is the operator's own check: it finds damage and careless
 /// tampering. Whether the history is the one that was promised is for an auditor and the witnesses to say.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = "Example:\n  runseal check --dir plane")]
+#[command(
+    after_long_help = "Examples:\n  runseal check --dir plane\n  runseal check --dir plane --tenant acme --steps acme.steps"
+)]
 pub(super) struct Args {
     #[command(flatten)]
     plane: PlaneArgs,
@@ -17,6 +21,10 @@ pub(super) struct Args {
     /// Check this tenant alone.
     #[arg(long, env = "RUNSEAL_TENANT", value_name = "TENANT")]
     tenant: Option<TenantId>,
+
+    /// Also hold the tenant's concluded runs against this file of their steps, which is not changed.
+    #[arg(long, env = "RUNSEAL_STEPS", value_name = "FILE", requires = "tenant")]
+    steps: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
@@ -32,6 +40,9 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
     for name in &tenants {
         let tenant = journal.tenant(name);
         sound.push(check(name.as_str(), output, |progress| tenant.check(progress))?);
+        if let Some(file) = &args.steps {
+            sound.push(check_steps(&tenant, file, output)?);
+        }
     }
     // The directory is the plane's, not a tenant's.
     if args.tenant.is_none() {

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand, builder::BoolishValueParser};
 
 mod append;
 mod check;
+mod check_steps;
 mod checkpoint;
 mod duration;
 mod exit;

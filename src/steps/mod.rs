@@ -34,12 +34,14 @@
 //! | `open` | a file read from start to end, its torn end cut |
 //! | `owner`, `batch`, `queue` | the thread that writes: many steps, one sync |
 //! | `index` | where steps are; values stay in the file |
+//! | `check` | a tenant's concluded runs, held against the file of their steps |
 //! | `disk` | what the store asks of storage, and a file that gives it |
 //! | `limits`, `error` | ceilings and refusals |
 //!
 //! The format is that of [`runseal_evidence::steps`].
 
 mod batch;
+mod check;
 mod disk;
 mod error;
 mod index;
@@ -55,6 +57,7 @@ pub use runseal_evidence::steps::{
 };
 
 pub use self::{
+    check::{StepsCheck, check, read_for_audit},
     disk::{FileDisk, StepDisk},
     error::{DeviceCall, LimitKind, OpenError, StepError},
     limits::StepLimits,
