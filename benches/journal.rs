@@ -1,7 +1,8 @@
 //! What the journal costs, as ratios to bare redb measured in the same run, on the same disk.
 //!
 //! `cargo bench --bench journal` prints the table. `RUNSEAL_BENCH_SECONDS` sets how long each line measures
-//! (default 3), `RUNSEAL_BENCH_DIR` where (default the system's temporary directory).
+//! (default 3), `RUNSEAL_BENCH_DIR` where (default the system's temporary directory). The processor's share of
+//! each call is shown beside its duration, where the system tells it: it stays what it is on a busy machine.
 
 use std::error::Error;
 use std::path::Path;
@@ -20,49 +21,91 @@ const CALLERS: usize = 64;
 const LEASE: Duration = Duration::from_secs(3600);
 
 fn main() -> Outcome<()> {
-    let seconds = std::env::var("RUNSEAL_BENCH_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3.0);
+    let seconds =
+        std::env::var("RUNSEAL_BENCH_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3.0);
     let time = Duration::from_secs_f64(seconds);
     let parent = std::env::var_os("RUNSEAL_BENCH_DIR").map_or_else(std::env::temp_dir, Into::into);
     let dir = tempfile::tempdir_in(parent)?;
-    println!("{:<44} {:>12} {:>12} {:>8}", "", "a second", "microseconds", "ratio");
+    println!("{:<40} {:>10} {:>10} {:>10} {:>8}", "", "a second", "us each", "cpu us", "ratio");
     let bare = bare_redb(&dir.path().join("bare.redb"), time)?;
-    show("bare redb, one row a durable commit", bare, None);
+    bare.show("bare redb, one row a durable commit", None);
 
-    let journal = Journal::create(&dir.path().join("plane"), &Base::new("bench.example")?, &CreateOptions::default())?;
+    let journal =
+        Journal::create(&dir.path().join("plane"), &Base::new("bench.example")?, &CreateOptions::default())?;
     let tenant = journal.tenant(&TenantId::new("bench")?);
-    let one = appends(&tenant, 1, time)?;
-    show("append, one run, one caller (goal 0.8)", one, Some(one / bare));
-    let many = appends(&tenant, CALLERS, time)?;
-    show("append, 64 runs, 64 callers (goal 20)", many, Some(many / bare));
-    let sealed = seals(&tenant, CALLERS, time)?;
-    show("seal, 64 callers (goal 15)", sealed, Some(sealed / bare));
+    appends(&tenant, 1, time)?.show("append, one run, one caller (goal 0.8)", Some(&bare));
+    appends(&tenant, CALLERS, time)?.show("append, 64 runs, 64 callers (goal 20)", Some(&bare));
+    seals(&tenant, CALLERS, time)?.show("seal, 64 callers (goal 15)", Some(&bare));
     Ok(())
 }
 
-fn show(name: &str, rate: f64, ratio: Option<f64>) {
-    let ratio = ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
-    println!("{name:<44} {rate:>12.0} {:>12.1} {ratio:>8}", 1e6 / rate);
+/// How often something was done, in what time, with how much of the processor.
+#[derive(Default)]
+struct Measured {
+    count: u64,
+    seconds: f64,
+    cpu_seconds: Option<f64>,
+}
+
+impl Measured {
+    fn show(&self, name: &str, bare: Option<&Self>) {
+        let each = |seconds: f64| seconds * 1e6 / self.count as f64;
+        let cpu = self.cpu_seconds.map_or_else(|| "-".to_owned(), |cpu| format!("{:.1}", each(cpu)));
+        let ratio = bare.map_or_else(String::new, |bare| format!("{:.2}", self.rate() / bare.rate()));
+        println!("{name:<40} {:>10.0} {:>10.1} {cpu:>10} {ratio:>8}", self.rate(), each(self.seconds));
+    }
+
+    fn rate(&self) -> f64 {
+        self.count as f64 / self.seconds
+    }
+}
+
+/// Runs from `start` to `stop`, in time and in time of the processor.
+struct Stopwatch {
+    start: Instant,
+    cpu_seconds: Option<f64>,
+}
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self { cpu_seconds: cpu_seconds(), start: Instant::now() }
+    }
+
+    fn stop(&self, count: u64) -> Measured {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let cpu_seconds = cpu_seconds().zip(self.cpu_seconds).map(|(now, before)| now - before);
+        Measured { count, seconds, cpu_seconds }
+    }
+}
+
+/// What all threads of this process have had of the processor, where the system tells.
+fn cpu_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // Fields 14 and 15, counted from behind the name, in hundredths of a second.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
+    Some((ticks()? + ticks()?) / 100.0)
 }
 
 /// One caller, one row of the size of a record's, one durable commit each.
-fn bare_redb(path: &Path, time: Duration) -> Outcome<f64> {
+fn bare_redb(path: &Path, time: Duration) -> Outcome<Measured> {
     const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
     let database = Database::create(path)?;
     let value = vec![7; 450];
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     let mut count = 0u64;
-    while start.elapsed() < time {
+    while watch.start.elapsed() < time {
         let transaction = database.begin_write()?;
         let key = [b"bench run".as_slice(), &count.to_be_bytes()].concat();
         transaction.open_table(ROWS)?.insert(key.as_slice(), value.as_slice())?;
         transaction.commit()?;
         count += 1;
     }
-    Ok(rate(count, start))
+    Ok(watch.stop(count))
 }
 
 /// Each caller appends one record of a 256-byte payload after the other to a run of its own.
-fn appends(tenant: &Tenant, callers: usize, time: Duration) -> Outcome<f64> {
+fn appends(tenant: &Tenant, callers: usize, time: Duration) -> Outcome<Measured> {
     let mut leased = Vec::new();
     for caller in 0..callers {
         let run = RunId::new(format!("append-{callers}-{caller}"))?;
@@ -70,7 +113,8 @@ fn appends(tenant: &Tenant, callers: usize, time: Duration) -> Outcome<f64> {
         leased.push((run, epoch));
     }
     let draft = note(256)?;
-    let start = Instant::now();
+    let watch = Stopwatch::start();
+    let start = watch.start;
     let total = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for (run, epoch) in &leased {
@@ -84,14 +128,13 @@ fn appends(tenant: &Tenant, callers: usize, time: Duration) -> Outcome<f64> {
             });
         }
     });
-    Ok(rate(total.into_inner(), start))
+    Ok(watch.stop(total.into_inner()))
 }
 
 /// Each caller seals one concluded run after the other.
-fn seals(tenant: &Tenant, callers: usize, time: Duration) -> Outcome<f64> {
+fn seals(tenant: &Tenant, callers: usize, time: Duration) -> Outcome<Measured> {
     const READY: usize = 4000;
-    let mut rates = Vec::new();
-    let measured = Instant::now();
+    let mut all = Measured { cpu_seconds: Some(0.0), ..Measured::default() };
     for round in 0.. {
         let name = |number: usize| RunId::new(format!("seal-{round}-{number}"));
         let mut runs = Vec::new();
@@ -100,7 +143,7 @@ fn seals(tenant: &Tenant, callers: usize, time: Duration) -> Outcome<f64> {
         }
         tenant.import_all(runs)?;
         let next = AtomicU64::new(0);
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         std::thread::scope(|scope| {
             for _ in 0..callers {
                 scope.spawn(|| -> Outcome<()> {
@@ -114,16 +157,15 @@ fn seals(tenant: &Tenant, callers: usize, time: Duration) -> Outcome<f64> {
                 });
             }
         });
-        rates.push(rate(READY as u64, start));
-        if measured.elapsed() > time {
+        let round = watch.stop(READY as u64);
+        all.count += round.count;
+        all.seconds += round.seconds;
+        all.cpu_seconds = all.cpu_seconds.zip(round.cpu_seconds).map(|(all, round)| all + round);
+        if all.seconds > time.as_secs_f64() {
             break;
         }
     }
-    Ok(rates.iter().sum::<f64>() / rates.len() as f64)
-}
-
-fn rate(count: u64, start: Instant) -> f64 {
-    count as f64 / start.elapsed().as_secs_f64()
+    Ok(all)
 }
 
 fn note(bytes: usize) -> Outcome<RecordDraft> {

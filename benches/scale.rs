@@ -24,13 +24,16 @@ const BATCH: u64 = 500;
 const CALLS: u64 = 2000;
 
 fn main() -> Outcome<()> {
-    let largest = std::env::var("RUNSEAL_BENCH_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000);
+    let largest =
+        std::env::var("RUNSEAL_BENCH_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000);
     let parent = std::env::var_os("RUNSEAL_BENCH_DIR").map_or_else(std::env::temp_dir, Into::into);
     let dir = tempfile::tempdir_in(parent)?;
     let plane = dir.path().join("plane");
     let journal = Journal::create(&plane, &Base::new("bench.example")?, &CreateOptions::default())?;
     let tenant = journal.tenant(&TenantId::new("bench")?);
-    println!("microseconds, the median of {CALLS} calls, and the ratio to the smallest size (goal: within 2)");
+    println!(
+        "microseconds, the median of {CALLS} calls, and the ratio to the smallest size (goal: within 2)"
+    );
     println!("{:>10} {:>14} {:>16} {:>16} {:>14}", "seals", "root", "inclusion", "consistency", "built/s");
     let (mut size, mut first) = (1000, None);
     let mut built = 0;
@@ -58,7 +61,8 @@ fn grow(tenant: &Tenant, from: u64, to: u64) -> Outcome<()> {
     let mut next = from;
     while next < to {
         let until = to.min(next + BATCH);
-        let runs = (next..until).map(|number| Ok((RunId::new(format!("run-{number:09}"))?, drafts.clone(), true)));
+        let runs =
+            (next..until).map(|number| Ok((RunId::new(format!("run-{number:09}"))?, drafts.clone(), true)));
         tenant.import_all(runs.collect::<Outcome<_>>()?)?;
         next = until;
     }

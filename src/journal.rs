@@ -13,7 +13,8 @@ use crate::check::{self, CheckProgress, CheckReport};
 use crate::clock::{Clock, SystemClock};
 use crate::log::Log;
 use crate::plane::{
-    Files, KeyFileError, Keys, MasterKey, Meta, MetaFault, Plane, RecordKey, read_secret, write_secret,
+    Enlisted, Files, KeyFileError, Keys, MasterKey, Meta, MetaFault, Plane, RecordKey, read_secret,
+    write_secret,
 };
 use crate::shared::Shared;
 use crate::store::{
@@ -160,6 +161,7 @@ impl Journal {
                 record_signer,
                 files: Some(files),
                 keys,
+                enlisted: Enlisted::default(),
             },
         )
     }
@@ -202,7 +204,17 @@ impl Journal {
             None => None,
             Some(vkey) => Some(open_record_key(&files.record_key(), &meta.base, vkey)?),
         };
-        Self::start(engine, Plane { base: meta.base, clock, record_signer, files: Some(files), keys })
+        Self::start(
+            engine,
+            Plane {
+                base: meta.base,
+                clock,
+                record_signer,
+                files: Some(files),
+                keys,
+                enlisted: Enlisted::default(),
+            },
+        )
     }
 
     /// A journal that lives and ends with this process, under the same rules.
@@ -229,7 +241,17 @@ impl Journal {
             Err(MetaFault::Foreign) => write_meta(&engine, &meta)?,
             Err(fault) => return Err(unreadable(Path::new("memory"), fault)),
         }
-        Self::start(engine, Plane { base: base.clone(), clock, record_signer: None, files: None, keys })
+        Self::start(
+            engine,
+            Plane {
+                base: base.clone(),
+                clock,
+                record_signer: None,
+                files: None,
+                keys,
+                enlisted: Enlisted::default(),
+            },
+        )
     }
 
     fn start(engine: impl Engine + 'static, plane: Plane) -> Result<Self, OpenError> {

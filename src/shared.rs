@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::log::Watchers;
-use crate::plane::{self, Plane};
+use crate::plane::Plane;
 use crate::store::{Ack, Committer, Engine, EngineError, Limits, Overlay, Read, Scope, StoreError};
 
 /// The inside of a journal. Dropped with the last of them, after the queue has drained.
@@ -63,7 +63,7 @@ impl Shared {
         let rule = move |tx: &mut Overlay<'_>| {
             let answer = rule(tx, &plane)?;
             if let Some(tenant) = tenant.as_ref().filter(|_| tx.has_writes()) {
-                plane::enlist(tx, &plane, tenant)?;
+                plane.enlist(tx, tenant)?;
             }
             Ok(answer)
         };

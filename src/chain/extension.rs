@@ -24,7 +24,7 @@ pub(crate) struct Extension<'a> {
 }
 
 impl<'a> Extension<'a> {
-    /// Nothing lies where the next record goes: what lost its row must not be written over.
+    /// Takes up a run. One that lost its row is not taken for a new one.
     pub(crate) fn of(
         tx: &Overlay<'_>,
         writer: Writer<'a>,
@@ -32,7 +32,9 @@ impl<'a> Extension<'a> {
         before: Option<RunRow>,
     ) -> Result<Self, StoreError> {
         let Writer { tenant, scope, .. } = writer;
-        refuse_unaccounted_records(tx, scope, run, before.as_ref())?;
+        if before.is_none() {
+            refuse_unaccounted_records(tx, scope, run)?;
+        }
         let after = before.clone().unwrap_or_else(|| RunRow::new(ChainHash::genesis(tenant, run)));
         Ok(Self { scope, run, before, after, change: index::Change::default() })
     }
@@ -71,7 +73,7 @@ impl<'a> Extension<'a> {
         let prev = self.after.chain;
         let hash = prev.link(&raw);
         let row = RecordRow { prev, hash, signature: sign(&hash), raw };
-        tx.put(record_key(scope, run, seq), row.encode());
+        put_record(tx, scope, run, seq, &row)?;
         self.after.records = seq;
         self.after.chain = hash;
         self.after.epoch = epoch;
@@ -111,23 +113,37 @@ fn started(rows: &dyn Read, scope: &Scope, run: &RunId, key: &[u8]) -> Result<Op
     Ok(Some(row::read_u64(&bytes, "seq").map_err(corrupt)?))
 }
 
-fn refuse_unaccounted_records(
-    tx: &Overlay<'_>,
-    scope: &Scope,
-    run: &RunId,
-    known: Option<&RunRow>,
-) -> Result<(), StoreError> {
-    let next = known.map_or(1, |row| row.records + 1);
+/// Of a run that is not known there must be no record at all.
+fn refuse_unaccounted_records(tx: &Overlay<'_>, scope: &Scope, run: &RunId) -> Result<(), StoreError> {
     let all = records(scope).starting_with(&[run.as_str().as_bytes(), &[0]]);
     let mut found = None;
-    tx.scan(&all.from(record_key(scope, run, next)), Direction::Ascending, &mut |key, _| {
+    tx.scan(&all, Direction::Ascending, &mut |key, _| {
         found = Some(key.last_chunk::<8>().map_or(0, |seq| u64::from_be_bytes(*seq)));
         Scanned::Break(())
     })?;
     match found {
         None => Ok(()),
-        Some(seq) => {
-            Err(Corruption::in_scope(scope, "record", Fault::Unaccounted).of_run(run).at(seq).into())
-        }
+        Some(seq) => Err(unaccounted(scope, run, seq)),
     }
+}
+
+/// A record that lies where another is to go.
+fn unaccounted(scope: &Scope, run: &RunId, seq: u64) -> StoreError {
+    Corruption::in_scope(scope, "record", Fault::Unaccounted).of_run(run).at(seq).into()
+}
+
+/// Writes a record where there is none.
+fn put_record(
+    tx: &mut Overlay<'_>,
+    scope: &Scope,
+    run: &RunId,
+    seq: u64,
+    row: &RecordRow,
+) -> Result<(), StoreError> {
+    let key = record_key(scope, run, seq);
+    if tx.get(&key)?.is_some() {
+        return Err(unaccounted(scope, run, seq));
+    }
+    tx.put(key, row.encode());
+    Ok(())
 }

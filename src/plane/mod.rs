@@ -5,7 +5,7 @@ mod files;
 mod keys;
 mod meta;
 
-pub(crate) use self::directory::enlist;
+pub(crate) use self::directory::Enlisted;
 pub use self::files::KeyFileError;
 pub(crate) use self::files::{Files, SignedFile, read_secret, write_secret};
 pub(crate) use self::keys::{Keys, MasterKey, RecordKey};
@@ -27,6 +27,7 @@ pub(crate) struct Plane {
     pub(crate) record_signer: Option<RecordSigner>,
     pub(crate) files: Option<Files>,
     pub(crate) keys: Keys,
+    pub(crate) enlisted: Enlisted,
 }
 
 impl Plane {
