@@ -337,11 +337,6 @@ impl Tile {
         width_of(self.width as u64)
     }
 
-    /// Whether the stored group roots are those of the hashes: for a full check of stored tiles.
-    pub fn groups_agree(&self) -> bool {
-        *self == Self::from_hashes(self.hashes().to_vec())
-    }
-
     /// The hash over `count` (a power of two) hashes from `first`, an aligned span.
     pub fn subtree(&self, first: u16, count: u16) -> Option<NodeHash> {
         subtree(self.hashes(), self.groups(), first, count)
@@ -620,7 +615,6 @@ mod tests {
         for width in 0..=256u16 {
             let stored = tile.to_stored();
             assert_eq!(Tile::from_stored(&stored), Ok(tile.clone()), "{width}");
-            assert!(tile.groups_agree());
             assert_eq!(Tile::from_served(&tile.to_served(width).unwrap(), width), Ok(tile.clone()));
             let pushed = tile.push(leaves(1)[0].into());
             assert_eq!(pushed.is_err(), width == 256);
