@@ -110,7 +110,7 @@ pub(crate) fn all(stage: &Stage, day: &Day) -> Result<Vec<Caught>, Broken> {
     let mut caught = Vec::new();
     for (number, (attack, how, run)) in ATTACKS.iter().enumerate() {
         let scene = Scene { stage, day, name: format!("attack-{:02}", number + 1) };
-        let by = run(&scene).map_err(|Broken(why)| Broken(format!("attack {:?}: {why}", attack)))?;
+        let by = run(&scene).map_err(|Broken(why)| Broken(format!("attack {attack:?}: {why}")))?;
         if by.is_empty() {
             return Err(Broken(format!("attack {attack:?} went unnoticed")));
         }
@@ -121,6 +121,7 @@ pub(crate) fn all(stage: &Stage, day: &Day) -> Result<Vec<Caught>, Broken> {
     Ok(caught)
 }
 
+#[derive(Clone, Copy)]
 enum Omit {
     Everything,
     Records,

@@ -1,5 +1,6 @@
 //! The honest day: journal, seal, checkpoint, cosign, serve, audit, grow, audit again.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::stage::{Broken, Program, Server, Stage};
@@ -130,7 +131,7 @@ fn hire_witnesses(stage: &Stage, plane: &Path) -> Result<(PathBuf, Vec<Server>),
         Ok(stage.run(Program::Journal, args)?.ended(0)?.stdout.trim().to_owned())
     };
     for tenant in ["acme", "globex"] {
-        policy += &format!("log {}\n", vkey(tenant)?);
+        writeln!(policy, "log {}", vkey(tenant)?)?;
     }
     let logs = stage.write("logs.policy", &format!("{policy}quorum none\n"))?;
     let mut servers = Vec::new();
@@ -156,7 +157,7 @@ fn hire_witnesses(stage: &Stage, plane: &Path) -> Result<(PathBuf, Vec<Server>),
                 db.as_os_str(),
             ],
         )?;
-        policy += &format!("witness {name} {} {}\n", made.stdout.trim(), server.url);
+        writeln!(policy, "witness {name} {} {}", made.stdout.trim(), server.url)?;
         servers.push(server);
     }
     policy += "group both all north south\nquorum both\n";

@@ -4,6 +4,7 @@
 #[path = "../../examples/tour/stage.rs"]
 pub(crate) mod stage;
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -12,7 +13,7 @@ use stage::{Broken, Launcher, Program, Ran, Report, Server, Stage};
 
 /// A fresh stage that runs the binaries of this build.
 pub(crate) fn stage() -> Stage {
-    Stage::build(None, Launcher::Binaries(binaries().to_owned())).unwrap()
+    Stage::build(None, Launcher::Binaries(binaries().to_owned())).expect("a temporary folder can be made")
 }
 
 /// The folder of the three binaries. Cargo builds the journal's for this package's tests; the other
@@ -76,7 +77,7 @@ impl House {
             let server = house
                 .stage
                 .serve(Program::Witness, ["serve", "--key", key, "--db", db, "--logs", text(&logs)])?;
-            policy += &format!("witness {name} {} {}\n", witness.trim(), server.url);
+            writeln!(policy, "witness {name} {} {}", witness.trim(), server.url)?;
             house.witnesses.push(server);
         }
         policy += "group both all north south\nquorum both\n";
