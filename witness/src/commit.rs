@@ -6,9 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::metrics::Metrics;
@@ -16,6 +17,8 @@ use crate::state::{Applied, Change, Store};
 
 /// Changes waiting to be written. Whoever comes after waits with its request.
 const QUEUE: usize = 4096;
+/// Pause between attempts to write after a failure, when nobody asks for it.
+const RETRY: Duration = Duration::from_secs(1);
 /// Most changes in one transaction.
 const BATCH: usize = 1024;
 
@@ -62,8 +65,18 @@ impl Commits {
 fn write(store: &dyn Store, metrics: &Metrics, mut jobs: mpsc::Receiver<Job>) {
     let mut failed = false;
     let mut batch = Vec::with_capacity(BATCH);
-    while let Some(first) = jobs.blocking_recv() {
-        batch.push(first);
+    loop {
+        let first =
+            if failed { jobs.try_recv() } else { jobs.blocking_recv().ok_or(TryRecvError::Disconnected) };
+        match first {
+            Ok(job) => batch.push(job),
+            Err(TryRecvError::Disconnected) => return,
+            Err(TryRecvError::Empty) => {
+                std::thread::sleep(RETRY);
+                failed = !works_again(store, metrics);
+                continue;
+            }
+        }
         while batch.len() < BATCH {
             let Ok(next) = jobs.try_recv() else { break };
             batch.push(next);
@@ -96,4 +109,15 @@ fn write(store: &dyn Store, metrics: &Metrics, mut jobs: mpsc::Receiver<Job>) {
             }
         }
     }
+}
+
+/// Opens a store that failed and writes nothing to it, durably. Requests are refused before they come
+/// to the queue while the state cannot be read, so that nobody else would find out.
+fn works_again(store: &dyn Store, metrics: &Metrics) -> bool {
+    let works = store.recover().and_then(|()| store.commit(&[])).is_ok();
+    if works {
+        metrics.state_failed.store(false, Ordering::Relaxed);
+        tracing::warn!(target: "state", "the state is writable again");
+    }
+    works
 }

@@ -132,7 +132,9 @@ impl RedbStore {
     pub fn check(path: &Path) -> Result<u64, StateError> {
         let mut database = open_database(path)?;
         if !database.check_integrity()? {
-            return Err(damaged("", "the file failed its integrity check and was repaired; check it again"));
+            return Err(StateError::DamagedFile(
+                "it failed its integrity check and was repaired; check it again".to_owned(),
+            ));
         }
         let store = Self { path: path.to_owned(), database: RwLock::new(Some(database)) };
         store.verify()?;
@@ -205,7 +207,9 @@ impl RedbStore {
                 rows.push((origin, head, note.to_owned()));
             }
             if origins.len()? != table.len()? {
-                return Err(damaged("", "there are entries for the monitoring path without a checkpoint"));
+                return Err(StateError::DamagedFile(
+                    "it has monitoring paths without a checkpoint".to_owned(),
+                ));
             }
             let share =
                 rows.len().div_ceil(std::thread::available_parallelism().map_or(1, usize::from)).max(1);
@@ -221,9 +225,9 @@ impl RedbStore {
                     })
                     .collect();
                 workers.into_iter().try_for_each(|worker| {
-                    worker
-                        .join()
-                        .unwrap_or_else(|_| Err(damaged("", "the check of stored checkpoints failed")))
+                    worker.join().unwrap_or_else(|_| {
+                        Err(StateError::DamagedFile("the check of stored checkpoints failed".to_owned()))
+                    })
                 })
             })
         })
@@ -287,10 +291,9 @@ pub(crate) fn witness_keys(read: &redb::ReadTransaction) -> Result<Vec<VerifierK
     let mut keys = Vec::new();
     for row in table.iter()? {
         let (handle, vkey) = row?;
-        let key: VerifierKey = vkey
-            .value()
-            .parse()
-            .map_err(|error| damaged("", &format!("the witness key {}: {error}", handle.value())))?;
+        let key: VerifierKey = vkey.value().parse().map_err(|error| {
+            StateError::DamagedFile(format!("the witness key {}: {error}", handle.value()))
+        })?;
         keys.push(key);
     }
     Ok(keys)

@@ -181,6 +181,11 @@ pub enum StateError {
         /// What is wrong.
         fault: String,
     },
+    /// The file does not hold together.
+    #[error(
+        "the witness database is damaged: {0}; nothing is signed from a damaged database. Restore it from `runseal-witness db export`"
+    )]
+    DamagedFile(String),
     /// The file system refuses.
     #[error("{path}: {source}", path = .path.display())]
     Io {
@@ -209,9 +214,12 @@ impl StateError {
     pub const fn exit(&self) -> Exit {
         match self {
             Self::Missing(_) | Self::Exists(_) | Self::Foreign { .. } | Self::Version { .. } => Exit::Usage,
-            Self::Busy(_) | Self::Damaged { .. } | Self::Io { .. } | Self::Database(_) | Self::Closed => {
-                Exit::Unfinished
-            }
+            Self::Busy(_)
+            | Self::Damaged { .. }
+            | Self::DamagedFile(_)
+            | Self::Io { .. }
+            | Self::Database(_)
+            | Self::Closed => Exit::Unfinished,
         }
     }
 }

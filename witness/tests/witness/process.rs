@@ -757,7 +757,7 @@ fn a_full_disk_signs_nothing_and_loses_nothing() {
     let blocks = std::fs::metadata(place.path("w.redb")).unwrap().len() / 512;
     // With the signal ignored, a write beyond the limit is an error.
     let script = format!(
-        "trap '' XFSZ; ulimit -f {blocks}; exec {PROGRAM} serve --key w.key --db w.redb --logs logs --listen 127.0.0.1:0"
+        "trap '' XFSZ; ulimit -S -f {blocks}; exec {PROGRAM} serve --key w.key --db w.redb --logs logs --listen 127.0.0.1:0"
     );
     let mut command = Command::new("sh");
     command.arg("-c").arg(script).current_dir(place.folder.path());
@@ -777,6 +777,19 @@ fn a_full_disk_signs_nothing_and_loses_nothing() {
         }
     }
     assert!(refused > 0, "the limit was never reached");
+    // Room again: the witness finds out by itself.
+    let raised = Command::new("prlimit")
+        .args(["--fsize=unlimited:unlimited", "--pid", &running.child.id().to_string()])
+        .status();
+    if raised.is_ok_and(|status| status.success()) {
+        let started = Instant::now();
+        while get(running.address, "/healthz").status != 200 {
+            assert!(started.elapsed() < Duration::from_secs(10), "never healthy again");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let answer = post(running.address, "/add-checkpoint", logs[0].request(3, 3).as_bytes());
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
     assert_eq!(running.stop(), 0);
     let running = place.serve(&["--logs", "logs"]);
     for log in &logs {
