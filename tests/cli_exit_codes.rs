@@ -83,7 +83,6 @@ fn wrong_usage_and_wrong_input_end_with_2() {
         (&["serve", "--dir", "plane", "--listen", "nonsense"], "--listen"),
         (&["serve", "--dir", "plane", "--tokens", "tokens"], "tokens: line 1"),
         (&["serve", "--dir", "plane", "--checkpoint-interval", "10"], "500ms, 30s, 5m or 24h"),
-        (&["serve", "--dir", "plane", "--checkpoint-interval", "2m"], "--head-interval"),
         (&["token", "--tenant", "*", "--scope", "everything"], "unknown scope"),
     ] {
         let ran = desk.run(args).ended(2);

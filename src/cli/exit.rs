@@ -1,6 +1,6 @@
 //! How a command ends: one code for each kind of end, one place that says which error is which.
 
-use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use runseal_evidence::name::{RunId, TenantId};
 use runseal_tlog::{policy::PolicyError, tile::TilePath};
@@ -141,16 +141,6 @@ pub enum CliError {
         /// Why.
         error: AccessError,
     },
-    /// Settings that contradict each other.
-    #[error(
-        "--head-interval {head:?} is shorter than --checkpoint-interval {checkpoint:?}: heads are pinned when a checkpoint is taken"
-    )]
-    Intervals {
-        /// One.
-        head: Duration,
-        /// The other.
-        checkpoint: Duration,
-    },
     /// The address cannot be bound.
     #[error("cannot listen on {listen}: {error}")]
     Bind {
@@ -271,8 +261,7 @@ impl CliError {
             | Self::PolicyKey { .. }
             | Self::Tokens { .. }
             | Self::Listen { .. }
-            | Self::Access { .. }
-            | Self::Intervals { .. } => Exit::Usage,
+            | Self::Access { .. } => Exit::Usage,
             Self::Bind { .. }
             | Self::Client(_)
             | Self::Setup(_)

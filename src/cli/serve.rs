@@ -25,7 +25,7 @@ use crate::{
 /// Serves /log/<tenant>/checkpoint and /log/<tenant>/tile/... (c2sp.org/tlog-tiles), /audit/<tenant>/runs,
 /// /audit/<tenant>/runs/<run>/records, /healthz and /metrics. On a loopback address everything is open; on
 /// any other bearer tokens are needed, or the logs declared public. Prints "listening on http://ADDR" on
-/// stderr once it listens; SIGTERM and SIGINT end it with exit code 0.
+/// stderr once it listens; SIGTERM and SIGINT end it with exit code 0. RUST_LOG says how much is logged.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Example:\n  runseal serve --dir plane --policy trust.policy\n  \
     runseal serve --dir plane --listen 0.0.0.0:7070 --tokens tokens.txt --public-log")]
@@ -74,9 +74,6 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
     let tokens = args.tokens.as_deref().map(read_tokens).transpose()?;
     let access = Access::new(listen.ip().is_loopback(), tokens, args.public_log)
         .map_err(|error| CliError::Access { listen, error })?;
-    if args.head_interval < args.checkpoint_interval {
-        return Err(CliError::Intervals { head: args.head_interval, checkpoint: args.checkpoint_interval });
-    }
     let policy = args.witnesses.read()?;
     let journal = Arc::new(args.plane.open()?);
     if let Some(policy) = &policy {
@@ -146,7 +143,7 @@ fn stop_signal() -> Result<impl Future<Output = ()>, CliError> {
 
 fn log_to_stderr(output: &Output) {
     let level = if output.is_quiet() { "error" } else { "info" };
-    let filter = EnvFilter::try_from_env("RUNSEAL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let subscriber =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     // A process that embeds the command may log in its own way already.

@@ -80,7 +80,7 @@ struct Plane {
     journal: Arc<Journal>,
     access: Access,
     health: Health,
-    calls: Semaphore,
+    calls: Arc<Semaphore>,
 }
 
 impl Server {
@@ -97,7 +97,7 @@ impl Server {
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(listen).await?;
         let address = listener.local_addr()?;
-        let calls = Semaphore::new(CALLS_MAX);
+        let calls = Arc::new(Semaphore::new(CALLS_MAX));
         let plane = Arc::new(Plane { journal, access, health: Health::new(), calls });
         Ok(Self { listener, address, plane, publishing, check_interval })
     }
@@ -232,11 +232,15 @@ impl Plane {
         self: &Arc<Self>,
         read: impl FnOnce(&Journal) -> Result<T, RecordsError> + Send + 'static,
     ) -> Result<T, Failed> {
-        let turn = tokio::time::timeout(CALL_WAIT, self.calls.acquire()).await;
-        let _turn = turn.map_err(|_| Failed::Busy)?.map_err(|_| Failed::Busy)?;
+        let turn = tokio::time::timeout(CALL_WAIT, Arc::clone(&self.calls).acquire_owned()).await;
+        let turn = turn.map_err(|_| Failed::Busy)?.map_err(|_| Failed::Busy)?;
         let plane = Arc::clone(self);
-        let read = tokio::task::spawn_blocking(move || read(&plane.journal)).await;
-        match read {
+        let read = tokio::task::spawn_blocking(move || {
+            // The turn lasts as long as the read, also when the client is gone before it ends.
+            let _turn = turn;
+            read(&plane.journal)
+        });
+        match read.await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(Failed::Journal(error)),
             Err(panicked) => Err(Failed::Panicked(panicked)),

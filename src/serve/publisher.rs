@@ -6,7 +6,7 @@ use runseal_tlog::{checkpoint::Checkpoint, note::Note, policy::Policy};
 use thiserror::Error;
 use tokio::{
     sync::Semaphore,
-    task::JoinSet,
+    task::{Id, JoinError, JoinSet},
     time::{Instant, MissedTickBehavior},
 };
 use tracing::{debug, error, info, warn};
@@ -51,6 +51,8 @@ pub(super) struct Publisher {
     shared: Arc<Shared>,
     /// What is to be done when, log by log.
     agenda: HashMap<String, Turn>,
+    /// The log of each turn under way.
+    under_way: HashMap<Id, String>,
 }
 
 struct Shared {
@@ -95,7 +97,11 @@ impl Publisher {
     pub(super) fn new(plane: Arc<Plane>, publishing: Publishing) -> Result<Self, SetupError> {
         let client = Client::new(REQUEST_TIMEOUT)?;
         let at_once = Semaphore::new(AT_ONCE_MAX);
-        Ok(Self { shared: Arc::new(Shared { plane, publishing, client, at_once }), agenda: HashMap::new() })
+        Ok(Self {
+            shared: Arc::new(Shared { plane, publishing, client, at_once }),
+            agenda: HashMap::new(),
+            under_way: HashMap::new(),
+        })
     }
 
     /// Publishes until it is dropped.
@@ -106,12 +112,12 @@ impl Publisher {
         loop {
             tokio::select! {
                 _ = ticks.tick() => self.start_turns(&mut turns).await,
-                Some(ended) = turns.join_next() => self.settle(ended),
+                Some(ended) = turns.join_next_with_id() => self.settle(ended),
             }
         }
     }
 
-    async fn start_turns(&mut self, turns: &mut JoinSet<(String, Due, Done)>) {
+    async fn start_turns(&mut self, turns: &mut JoinSet<(Due, Done)>) {
         let logs = match self.shared.plane.call(|journal| Ok(Served::all(journal)?)).await {
             Ok(logs) => logs,
             Err(failed) => {
@@ -130,21 +136,23 @@ impl Publisher {
             let (heads, refresh) = (turn.heads_due <= now, turn.refresh_due <= now);
             let due = Due { recall: !turn.recalled, heads, refresh };
             let shared = Arc::clone(&self.shared);
-            turns.spawn(async move {
+            let name = log.name().to_owned();
+            let spawned = turns.spawn(async move {
                 let _place = shared.at_once.acquire().await;
-                let done = shared.take_turn(&log, due).await;
-                (log.name().to_owned(), due, done)
+                (due, shared.take_turn(&log, due).await)
             });
+            self.under_way.insert(spawned.id(), name);
         }
     }
 
-    fn settle(&mut self, ended: Result<(String, Due, Done), tokio::task::JoinError>) {
-        let (name, due, done) = match ended {
-            Ok(ended) => ended,
-            Err(reason) => {
-                // The log of the turn is not known any more; it stays under way, which stops it.
-                error!(%reason, "publishing a checkpoint failed");
-                return;
+    fn settle(&mut self, ended: Result<(Id, (Due, Done)), JoinError>) {
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let Some(name) = self.under_way.remove(&id) else { return };
+        let (due, done) = match ended {
+            Ok((_, ended)) => ended,
+            Err(panicked) => {
+                let done = self.shared.stop(&name, &format!("publishing a checkpoint failed: {panicked}"));
+                (Due { recall: false, heads: false, refresh: false }, done)
             }
         };
         let Some(turn) = self.agenda.get_mut(&name) else { return };
