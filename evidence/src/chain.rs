@@ -60,16 +60,31 @@ impl ChainHash {
 #[error("a chain hash is 64 lower-case hexadecimal digits")]
 pub struct ChainHashError;
 
+/// What each byte is worth as a lower-case hexadecimal digit, `0xff` for all others.
+const DIGIT_VALUES: [u8; 256] = {
+    let mut values = [0xff; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[b"0123456789abcdef"[value as usize] as usize] = value;
+        value += 1;
+    }
+    values
+};
+
 impl FromStr for ChainHash {
     type Err = ChainHashError;
 
     fn from_str(text: &str) -> Result<Self, ChainHashError> {
+        let digits: &[u8; 64] = text.as_bytes().try_into().map_err(|_| ChainHashError)?;
         let mut bytes = [0; 32];
-        let lower = !text.bytes().any(|byte| byte.is_ascii_uppercase());
-        match hex::decode_to_slice(text, &mut bytes) {
-            Ok(()) if lower => Ok(Self(bytes)),
-            _ => Err(ChainHashError),
+        let mut wrong = 0;
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
+            let (high, low) = (DIGIT_VALUES[usize::from(pair[0])], DIGIT_VALUES[usize::from(pair[1])]);
+            // A value above 15 is no digit; one look at all of them is cheaper than one at each.
+            wrong |= high | low;
+            *byte = high << 4 | low & 0x0f;
         }
+        if wrong > 0x0f { Err(ChainHashError) } else { Ok(Self(bytes)) }
     }
 }
 
