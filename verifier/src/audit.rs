@@ -435,8 +435,9 @@ impl Run<'_> {
         self.report.counts.entries = sum.entries;
         if sum.faults == 0 && sum.gapless {
             let EntrySum { entries, foreign, .. } = sum;
-            let detail =
-                format!("{entries} new entries hash to their leaves, {foreign} of them of other programs");
+            let others =
+                if foreign > 0 { format!(", {foreign} of them of other programs") } else { String::new() };
+            let detail = format!("{entries} new entries hash to their leaves{others}");
             self.report.passed("entries", detail);
         } else {
             let detail = format!("{} entries or tiles are not what they should be", sum.faults);

@@ -39,6 +39,9 @@ use crate::{export, file, fraud, proof};
 const EXIT_CODES: &str = "Exit codes: 0 verified, 1 an integrity finding, 2 wrong usage or input, \
     3 could not finish or could not check, 4 an internal fault.";
 
+/// Shortest interval between audits of one log.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
 /// Checks a transparency log and the runs in it, trusting nobody but the keys in a policy file.
 #[derive(Debug, Parser)]
 #[command(name = "runseal-verifier", version, after_help = EXIT_CODES)]
@@ -402,6 +405,9 @@ fn witnesses(args: &WitnessesArgs, quiet: bool) -> Result<u8, Failure> {
 }
 
 fn watch(args: &WatchArgs, quiet: bool) -> Result<u8, Failure> {
+    if args.interval < INTERVAL_MIN {
+        return Err(Failure::Usage("--interval is shorter than 10ms; no log can be audited that often"));
+    }
     let trust = Trust::load(&args.trust.policy)?;
     let token = token(args.token.as_deref())?;
     let mut hooks: Vec<Hook> = args.alert_command.iter().cloned().map(Hook::Command).collect();
@@ -414,7 +420,7 @@ fn watch(args: &WatchArgs, quiet: bool) -> Result<u8, Failure> {
     let history = Arc::new(History::open_or_create(&args.history, args.history_light)?);
     let audits = watched(args, &trust, token.as_ref(), &history)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let silence = args.silence.unwrap_or(args.interval * 10);
+    let silence = args.silence.unwrap_or(args.interval.saturating_mul(10));
     let origins = audits.iter().map(|audit| audit.origin.clone());
     let status = Arc::new(Status::new(origins, silence, clock.now()));
     let (heartbeat, fraud_proofs) = (args.heartbeat.clone(), args.fraud_proofs.clone());

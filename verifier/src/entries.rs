@@ -185,7 +185,7 @@ impl Examiner {
             }
         };
         let first = path.index() * u64::from(TILE_WIDTH);
-        let exact = bundle::prefix(&bytes, width);
+        let exact = if width < TILE_WIDTH { bundle::prefix(&bytes, width) } else { Ok(bytes.as_slice()) };
         // Only a full bundle in place of a partial one may be longer than its width.
         let read = exact.and_then(|exact| {
             bundle::entries(if width < TILE_WIDTH { exact } else { &bytes }, width)

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::BufReader;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use crate::audit::close_records;
 use crate::checkpoint::{self, Signed};
 use crate::entries::tenant_of;
 use crate::error::Failure;
+use crate::export_lines;
 use crate::export_runs::RunBlocks;
 use crate::history::{History, HistoryError, LOOSE_ENTRIES, LogHistory, PROGRESS};
 use crate::judge;
@@ -70,18 +72,16 @@ pub fn check(
     if let Some(outside) = outside {
         check.outside(trust, outside);
     }
-    while let Some(line) = lines.next_line()? {
-        bar.advance(line.len() as u64 + 1);
-        let line = ExportLine::parse(line);
-        check.line(lines.number, line)?;
-        if check.line_faults > FAULTS_MAX {
-            check
-                .report
-                .not_checked
-                .push(NotChecked::gap("the rest of the file", "too much is wrong to go on"));
-            break;
+    export_lines::for_each(&mut lines, |(number, length, line)| {
+        bar.advance(length as u64 + 1);
+        check.line(number, line)?;
+        if check.line_faults <= FAULTS_MAX {
+            return Ok(ControlFlow::Continue(()));
         }
-    }
+        let gap = NotChecked::gap("the rest of the file", "too much is wrong to go on");
+        check.report.not_checked.push(gap);
+        Ok(ControlFlow::Break(()))
+    })?;
     check.finish(&lines)
 }
 

@@ -13,7 +13,7 @@
 //! | [`judge`], [`runs`], [`walk`] | entries of a run against each other, and against its records |
 //! | [`steps`] | the file of a tenant's steps, against what its runs concluded with |
 //! | [`diagnose`] | what a rewritten log did to which runs |
-//! | [`export`], [`export_runs`], [`proof`], [`fraud`] | files checked offline |
+//! | [`export`], [`export_lines`], [`export_runs`], [`proof`], [`fraud`] | files checked offline |
 //! | [`agentplane`], [`canon`] | exports of another agent plane |
 //! | [`source`], [`records`], [`finder`], [`http`] | where evidence comes from, bounded |
 //! | [`watch`], [`alert`], [`metrics`] | audits for ever, and who is told |
@@ -32,6 +32,7 @@ pub mod diagnose;
 pub mod entries;
 pub mod error;
 pub mod export;
+pub mod export_lines;
 pub mod export_runs;
 pub mod file;
 pub mod finder;

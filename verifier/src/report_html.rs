@@ -101,7 +101,7 @@ fn findings(page: &mut String, report: &Report) {
         return;
     }
     page.push_str(
-        "<div class=\"scroll\"><table>\n<thead><tr><th>Kind</th><th>Run</th><th>Entry</th><th>Record</th><th>What</th></tr></thead>\n<tbody>\n",
+        "<div class=\"scroll\"><table class=\"stack\">\n<thead><tr><th>Kind</th><th>Run</th><th>Entry</th><th>Record</th><th>What</th></tr></thead>\n<tbody>\n",
     );
     for finding in &report.findings {
         let number = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
@@ -249,7 +249,7 @@ fn plot(page: &mut String, timeline: &[Point]) {
             None => write!(steps, "M{at:.1} {height:.1}"),
             Some(before) => write!(steps, "L{at:.1} {before:.1}L{at:.1} {height:.1}"),
         };
-        level = Some(format!("{height:.1}"));
+        level = Some(height);
     }
     let _ = writeln!(page, "<path class=\"size\" d=\"{steps}\"/>");
     for point in timeline {
@@ -318,7 +318,11 @@ mod tests {
     fn one_moment_and_no_moment_can_be_plotted() {
         let report = Report::new(Command::Audit, Scope::Log);
         assert!(!render(&report, &[], 10).contains("<svg"));
-        let page = render(&report, &[Point { size: 0, seen: 5, cosigned: Vec::new() }], 10);
+        let at = |size, seen| Point { size, seen, cosigned: Vec::new() };
+        let page = render(&report, &[at(0, 5)], 10);
         assert!(page.contains("<svg") && !page.contains("NaN") && !page.contains("inf"), "{page}");
+        // A step goes along at the size before and up where the new one was seen.
+        let page = render(&report, &[at(0, 0), at(10, 100)], 200);
+        assert!(page.contains("d=\"M64.0 206.0L704.0 206.0L704.0 16.0\""), "{page}");
     }
 }

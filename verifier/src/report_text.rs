@@ -75,7 +75,7 @@ pub fn render(report: &Report, colour: Colour) -> String {
             CheckStatus::Failed => colour.paint("31", "FAIL"),
             CheckStatus::Skipped => colour.paint("2", "-   "),
         };
-        let _ = writeln!(out, "  {mark} {}: {}", check.check, harmless(&check.detail));
+        let _ = writeln!(out, "  {mark} {}: {}", harmless(&check.check), harmless(&check.detail));
     }
     for line in &report.cosignatures {
         let (mark, word) = match line.status {

@@ -245,7 +245,9 @@ fn read_tile(root: &Path, path: TilePath, bundle_limit: usize) -> Result<Fetched
 fn read_file(path: &Path, limit: usize) -> Result<Body, SourceError> {
     let fault = |source| SourceError::File { path: path.to_owned(), source };
     let file = File::open(path).map_err(fault)?;
-    let mut bytes = Vec::new();
+    let length = file.metadata().map_or(0, |meta| meta.len().min(limit as u64));
+    // One byte of room lets the read notice the end without growing.
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(limit) + 1);
     file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(fault)?;
     if bytes.len() > limit {
         return Err(SourceError::FileTooLong { path: path.to_owned(), limit });

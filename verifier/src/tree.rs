@@ -29,6 +29,15 @@ pub enum TreeError {
         /// Why.
         source: SourceError,
     },
+    /// The signed size asks for more than can be held: the party that is audited does not decide how much memory
+    /// that takes.
+    #[error("a tree of {size} leaves has {tiles} upper tiles to hold; at most {UPPER_TILES_MAX} are held")]
+    TooLarge {
+        /// The signed size.
+        size: u64,
+        /// Tiles it implies.
+        tiles: u64,
+    },
     /// The tiles contradict the signed root, or each other.
     #[error(transparent)]
     Mismatch(#[from] TileMismatch),
@@ -73,6 +82,9 @@ pub enum TileMismatch {
     },
 }
 
+/// Upper tiles held, 8 KiB each: enough for two thousand million new entries.
+const UPPER_TILES_MAX: u64 = 1 << 15;
+
 /// Where a tile lies.
 type Place = (u8, u64);
 
@@ -98,7 +110,7 @@ impl FetchedTree {
     /// # Errors
     /// [`TreeError`].
     pub async fn fetch(source: &LogSource, known: u64, size: u64, jobs: usize) -> Result<Self, TreeError> {
-        let paths = upper_paths(known, size);
+        let paths = upper_paths(known, size)?;
         let mut fetches = stream::iter(paths.chunks(16).map(|chunk| source.fetch(chunk, 0))).buffered(jobs);
         let mut tiles = HashMap::with_capacity(paths.len());
         let mut at = 0;
@@ -165,16 +177,21 @@ fn hash_path(level: u8, index: u64, width: u16) -> TilePath {
 }
 
 /// The tiles to fetch, lowest level first.
-fn upper_paths(known: u64, size: u64) -> Vec<TilePath> {
-    let mut paths = Vec::new();
+fn upper_paths(known: u64, size: u64) -> Result<Vec<TilePath>, TreeError> {
     let width = u64::from(TILE_WIDTH);
-    for level in 0.. {
+    let ranges = (0..).map_while(|level| {
         let hashes = level_hashes(level, size);
-        if hashes == 0 {
-            break;
-        }
-        let first = level_hashes(level, known) / width;
-        let last = (hashes - 1) / width;
+        (hashes > 0).then(|| (level, level_hashes(level, known) / width, (hashes - 1) / width))
+    });
+    // A level without new hashes whose last tile is full has none to fetch.
+    let ranges: Vec<(u8, u64, u64)> = ranges.filter(|(_, first, last)| first <= last).collect();
+    let tiles: u64 =
+        ranges.iter().filter(|(level, ..)| *level > 0).map(|(_, first, last)| last - first + 1).sum();
+    if tiles > UPPER_TILES_MAX {
+        return Err(TreeError::TooLarge { size, tiles });
+    }
+    let mut paths = Vec::new();
+    for (level, first, last) in ranges {
         // Level 0 is long and its tiles come with the entries; proofs need its edges alone.
         let step = if level == 0 { (last - first).max(1) } else { 1 };
         let mut index = first;
@@ -183,7 +200,7 @@ fn upper_paths(known: u64, size: u64) -> Vec<TilePath> {
             index += step;
         }
     }
-    paths
+    Ok(paths)
 }
 
 impl SignedTree {
@@ -242,5 +259,41 @@ impl TileReader for &SignedTree {
 
     fn read_tile(&self, level: u8, index: u64, _width: u16) -> Result<Tile, Missing> {
         self.tiles.get(&(level, index)).cloned().ok_or(Missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_upper_tiles_are_those_with_new_hashes_at_every_boundary() {
+        let sizes = [
+            0u64, 1, 255, 256, 257, 511, 512, 65_535, 65_536, 65_537, 65_792, 131_072, 16_777_216, 16_777_217,
+        ];
+        for known in sizes {
+            for size in sizes.into_iter().filter(|size| *size >= known) {
+                let paths = upper_paths(known, size).unwrap();
+                let mut distinct = paths.clone();
+                distinct.dedup();
+                assert_eq!(distinct, paths, "{known} {size}");
+                for path in &paths {
+                    let TileKind::Hashes { level } = path.kind() else { panic!("{path}") };
+                    assert_eq!(path.width(), tile_width(level, path.index(), size), "{known} {size}");
+                    assert!(path.index() >= level_hashes(level, known) / 256, "{known} {size} {path}");
+                }
+                // Every partial tile of the right edge is among them: they rebuild the root.
+                for level in 0..4u8 {
+                    let (index, width) = (level_hashes(level, size) / 256, level_hashes(level, size) % 256);
+                    let edge = paths
+                        .iter()
+                        .any(|path| path.kind() == TileKind::Hashes { level } && path.index() == index);
+                    assert_eq!(edge, width > 0, "{known} {size} level {level}");
+                }
+            }
+        }
+        for size in [1 << 34, 1 << 62, (1 << 63) - 1] {
+            assert!(matches!(upper_paths(0, size), Err(TreeError::TooLarge { .. })));
+        }
     }
 }

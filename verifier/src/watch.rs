@@ -167,8 +167,8 @@ fn file_mark(origin: &str) -> String {
 fn wait(interval: Duration, unfinished: u32) -> Duration {
     let factor = 2u32.saturating_pow(unfinished.saturating_sub(1)).clamp(1, BACK_OFF_MAX);
     let random = RandomState::new().build_hasher().finish();
-    let jitter = interval.mul_f64(0.1) * u32::try_from(random % 101).expect("below 101") / 100;
-    interval * factor + jitter
+    let jitter = (interval / 1000).saturating_mul(u32::try_from(random % 101).expect("below 101"));
+    interval.saturating_mul(factor).saturating_add(jitter)
 }
 
 #[cfg(test)]

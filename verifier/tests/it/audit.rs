@@ -29,6 +29,8 @@ fn an_honest_log_is_verified_at_first_contact_and_ever_after() {
         assert_eq!(audit.code, 0, "{grown}: {}", audit.show());
         assert_eq!(audit.report().counts.entries, (grown - before) as u64);
         assert_eq!(audit.report().previous.as_ref().unwrap().size, before as u64);
+        let unchanged = auditor(&plane).audit(&[]);
+        assert_eq!((unchanged.code, unchanged.report().counts.entries), (0, 0), "{}", unchanged.show());
     }
 }
 
@@ -371,4 +373,19 @@ fn wrong_usage_says_what_to_do() {
     let chosen =
         run(&plane, &["audit", "--policy", text(&two), "--url", text(&log), "--log", crate::plane::ORIGIN]);
     assert_eq!(chosen.code, 0, "{}", chosen.show());
+}
+
+#[test]
+fn a_log_that_signs_an_absurd_size_does_not_stop_the_auditor() {
+    let plane = Plane::sample();
+    let (log, policy) = (plane.publish(), plane.policy_with("any", &[]));
+    for size in [1u64 << 34, 1 << 40, 1 << 62, (1 << 63) - 1] {
+        let root = runseal_tlog::hash::NodeHash::from(LeafHash::of(b"whatever"));
+        let note = Checkpoint::new(crate::plane::ORIGIN, size, root).unwrap().sign(&log_key()).unwrap();
+        fs::write(log.join("checkpoint"), note.to_string()).unwrap();
+        let started = std::time::Instant::now();
+        let audit = run(&plane, &["audit", "--policy", text(&policy), "--url", text(&log)]);
+        assert_eq!((audit.code, audit.kinds()), (3, vec![]), "{size}: {}", audit.show());
+        assert!(started.elapsed().as_secs() < 20, "{size} took {:?}", started.elapsed());
+    }
 }

@@ -146,9 +146,9 @@ fn bundles_of_the_longest_entries_are_audited_one_at_a_time() {
     for entry in 0..300u32 {
         // As long as a bundle can say, and nothing that compresses.
         let seed = entry.to_be_bytes();
-        plane
-            .entries
-            .push((0..65_535u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[1] ^ seed[3]).collect());
+        plane.entries.push(
+            (0..65_535u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[1] ^ seed[3]).collect(),
+        );
     }
     let server = Server::start();
     server.tree("/log/acme", &plane.publish());
