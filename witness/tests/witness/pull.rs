@@ -255,38 +255,33 @@ fn a_fork_and_a_rewrite_are_alarms_with_a_fraud_proof_that_stands() {
 #[test]
 fn a_spoilt_tile_is_an_alarm_and_the_log_itself_is_not_convicted() {
     let log = log_of(70_400);
-    let mut scene = Scene::of(&log);
-    scene.server.publish(&log, 69_000);
-    scene.pull().unwrap();
-    scene.server.publish(&log, 70_400);
-    scene.server.asked();
-    let right = scene.server.files.lock().unwrap().clone();
-    // Which tiles are needed, the log tells by being asked for them.
-    scene.server.put("tile/0/275", vec![7; 8192]);
-    let first = scene.pull();
-    let needed: Vec<String> = scene
-        .server
-        .asked()
-        .iter()
-        .filter_map(|line| line.strip_prefix("200 "))
-        .filter(|path| path.starts_with("tile/"))
-        .map(str::to_owned)
-        .collect();
-    assert!(needed.len() >= 3, "{needed:?}");
-    *scene.server.files.lock().unwrap() = right.clone();
-    if first.is_ok() {
-        return;
-    }
-    for path in &needed {
-        for at in [0, right[path].len() / 2, right[path].len() - 1] {
-            let mut spoilt = right[path].clone();
+    let at_69_000 = || {
+        let mut scene = Scene::of(&log);
+        scene.server.publish(&log, 69_000);
+        scene.pull().unwrap();
+        scene.server.publish(&log, 70_400);
+        scene.server.asked();
+        scene
+    };
+    // Which tiles are needed, the log tells by what it was asked for.
+    let mut honest = at_69_000();
+    assert_eq!(honest.pull().unwrap(), Pulled::Cosigned { size: 70_400 });
+    let asked = honest.server.asked();
+    let needed: Vec<&str> = asked.iter().filter_map(|line| line.strip_prefix("200 tile/")).collect();
+    assert!(needed.iter().any(|path| !path.contains(".p/")), "a full tile is among them: {needed:?}");
+
+    let mut scene = at_69_000();
+    for path in needed.iter().map(|path| format!("tile/{path}")) {
+        let right = scene.server.files.lock().unwrap()[&path].clone();
+        for at in [0, right.len() / 2, right.len() - 1] {
+            let mut spoilt = right.clone();
             spoilt[at] ^= 0x80;
-            scene.server.put(path, spoilt);
+            scene.server.put(&path, spoilt);
             let error = scene.pull().unwrap_err();
             assert!(matches!(error, PullError::BadTile(_)), "{path} at {at}: {error}");
             assert_eq!(scene.size(), 69_000);
         }
-        scene.server.put(path, right[path].clone());
+        scene.server.put(&path, right);
     }
     assert!(!scene.fraud_stands(&log));
     assert_eq!(scene.alarms(), 1, "one checkpoint, one alarm");
