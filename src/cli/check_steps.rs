@@ -35,9 +35,11 @@ pub(super) fn check_steps(tenant: &Tenant, path: &Path, output: &Output) -> Resu
         }
     }
     if file.torn_bytes > 0 {
-        output.line(format_args!("{place}: {} bytes of an interrupted append at the end", file.torn_bytes))?;
+        output
+            .line(format_args!("{place}: {} bytes of an interrupted append at the end", file.torn_bytes))?;
     }
     let verdict = if check.is_sound() { "sound" } else { "not what the runs concluded with" };
-    output.line(format_args!("{place}: {verdict}; {} steps of {} runs borne out", check.steps, check.runs))?;
+    output
+        .line(format_args!("{place}: {verdict}; {} steps of {} runs borne out", check.steps, check.runs))?;
     Ok(check.is_sound())
 }
