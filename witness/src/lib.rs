@@ -6,7 +6,7 @@
 //! | module | does |
 //! |---|---|
 //! | [`server`], [`http`] | bounds connections, bodies and time; turns refusals into statuses |
-//! | [`witness`] | decides: every MUST of the specification, in its order, without HTTP |
+//! | [`witness`], [`submission`], [`refusal`] | decides: every MUST of the specification, in its order, without HTTP |
 //! | [`logs`], [`list`], [`sources`] | which logs are known, by which keys, and where that is read |
 //! | [`admission`] | fairness between logs |
 //! | [`keys`], [`agent`] | the witness's own keys, and what they sign |
@@ -41,9 +41,11 @@ pub mod logs;
 pub mod metrics;
 mod patience;
 pub mod pull;
+pub mod refusal;
 pub mod run;
 pub mod server;
 pub mod sources;
 pub mod state;
+pub mod submission;
 pub mod transfer;
 pub mod witness;

@@ -4,23 +4,24 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use runseal_tlog::checkpoint::{Checkpoint, CheckpointError, OpenError, SignedCheckpoint};
-use runseal_tlog::consistency::{self, ConsistencyError, implied_roots};
+use runseal_tlog::checkpoint::{Checkpoint, SignedCheckpoint};
+use runseal_tlog::consistency;
 use runseal_tlog::hash::NodeHash;
-use runseal_tlog::note::{SignatureLine, VerifyError};
-use runseal_tlog::request::{AddCheckpoint, RequestError, SignSubtree};
-use runseal_tlog::subtree::{self, SubtreeError, SubtreeRange};
+use runseal_tlog::note::SignatureLine;
+use runseal_tlog::request::{AddCheckpoint, SignSubtree};
+use runseal_tlog::subtree;
 use sha2::{Digest, Sha256};
-use thiserror::Error;
 
 use crate::budget::Budget;
-use crate::clock::{Clock, ClockFault, time_after};
+use crate::clock::{Clock, time_after};
 use crate::commit::{Commits, NotDurable};
 use crate::evidence::{Contradicting, Evidence};
-use crate::keys::{Keys, SignError};
+use crate::keys::Keys;
 use crate::logs::{Log, LogSet};
-use crate::metrics::{Metrics, Outcome};
-use crate::state::{Advance, Alarm, Applied, Change, Head, StateError, Store, origin_hash};
+use crate::metrics::Metrics;
+pub use crate::refusal::{Blame, Refusal};
+use crate::state::{Advance, Alarm, Applied, Change, Head, Store, origin_hash};
+pub use crate::submission::{Contradiction, Submission};
 
 /// How often a decision is made anew because the log moved meanwhile. Each time, another request for
 /// the log was served; then the client is told to come back.
@@ -28,223 +29,6 @@ const DECISIONS_MAX: usize = 16;
 
 /// A full disk fails every request; its operator is told ten times a second, not ten thousand.
 const LOG_LINES_A_SECOND: u64 = 10;
-
-/// Why the witness will not cosign: one variant for each MUST of tlog-witness, in the order checked.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The body is no request.
-    #[error("{0}")]
-    Malformed(#[from] RequestError),
-    /// The note in it is no checkpoint.
-    #[error("the checkpoint: {0}")]
-    NotACheckpoint(#[from] CheckpointError),
-    /// The log is not one of those followed.
-    #[error("this witness does not follow a log with origin {0:?}")]
-    UnknownOrigin(String),
-    /// No trusted key of the log signed, or a line under such a key does not verify.
-    #[error("{0}")]
-    NotSigned(#[from] OpenError),
-    /// The old size is above the checkpoint's.
-    #[error("old size {old} is above the checkpoint's size {new}")]
-    OldSizeAboveNew {
-        /// The size the client started from.
-        old: u64,
-        /// The checkpoint's size.
-        new: u64,
-    },
-    /// The old size is not the one last cosigned.
-    #[error("old size {old} is not {cosigned}, the size last cosigned")]
-    Conflict {
-        /// The size the client started from.
-        old: u64,
-        /// The size last cosigned.
-        cosigned: u64,
-    },
-    /// The proof does not hold, equal sizes have two roots, or size zero has another root than the
-    /// empty tree's.
-    #[error("{0}")]
-    Inconsistent(#[from] ConsistencyError),
-    /// No ML-DSA-44 key: `sign-subtree` is not offered.
-    #[error("this witness does not cosign subtrees")]
-    NoSubtrees,
-    /// The subtree ends beyond the checkpoint.
-    #[error("the subtree {range} ends beyond the checkpoint of size {size}")]
-    SubtreeBeyondCheckpoint {
-        /// The subtree.
-        range: SubtreeRange,
-        /// The checkpoint's size.
-        size: u64,
-    },
-    /// The reference checkpoint is not cosigned by this witness.
-    #[error("the checkpoint is not cosigned by this witness: {0}")]
-    NotCosigned(#[source] VerifyError),
-    /// The subtree is not shown to be part of the checkpoint's tree.
-    #[error("{0}")]
-    SubtreeInconsistent(#[source] SubtreeError),
-    /// The log has used up its allowance.
-    #[error("this log has used up its allowance of requests; try again in {retry_after} s")]
-    OverQuota {
-        /// Seconds until the next request is allowed.
-        retry_after: u64,
-    },
-    /// The clock cannot be signed by.
-    #[error("{0}")]
-    Clock(#[from] ClockFault),
-    /// The key cannot sign this, or is not to be had.
-    #[error("{0}")]
-    Sign(#[from] SignError),
-    /// The state cannot be read.
-    #[error("the witness could not read its state")]
-    State(#[from] StateError),
-    /// The state cannot be written.
-    #[error("{0}")]
-    NotDurable(#[from] NotDurable),
-    /// Too many requests for this log at once.
-    #[error("this log has too many requests at once; try again")]
-    Busy,
-}
-
-impl Refusal {
-    /// What the metrics call it.
-    pub const fn outcome(&self) -> Outcome {
-        match self {
-            Self::Malformed(_) | Self::NotACheckpoint(_) | Self::SubtreeBeyondCheckpoint { .. } => {
-                Outcome::Malformed
-            }
-            Self::UnknownOrigin(_) | Self::NoSubtrees => Outcome::UnknownOrigin,
-            Self::NotSigned(_) | Self::NotCosigned(_) => Outcome::NotSigned,
-            Self::OldSizeAboveNew { .. } => Outcome::OldSize,
-            Self::Conflict { .. } => Outcome::Conflict,
-            Self::Inconsistent(_) | Self::SubtreeInconsistent(_) => Outcome::Inconsistent,
-            Self::OverQuota { .. } => Outcome::OverQuota,
-            Self::Clock(_) => Outcome::Clock,
-            Self::Sign(_) | Self::State(_) | Self::NotDurable(_) | Self::Busy => Outcome::Unavailable,
-        }
-    }
-
-    /// Whose fault it is.
-    pub const fn blame(&self) -> Blame {
-        match self.outcome() {
-            Outcome::Conflict => Blame::StaleClient,
-            Outcome::Clock | Outcome::Unavailable => Blame::Witness,
-            Outcome::Signed
-            | Outcome::Malformed
-            | Outcome::UnknownOrigin
-            | Outcome::NotSigned
-            | Outcome::OldSize
-            | Outcome::Inconsistent
-            | Outcome::OverQuota
-            | Outcome::TooLong
-            | Outcome::TimedOut => Blame::Client,
-        }
-    }
-}
-
-/// Whose fault a refusal is. A log's own misbehaviour is not among them: that is an alarm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Blame {
-    /// The request was wrong.
-    Client,
-    /// The request came too late, or too early; the client is told where the log stands.
-    StaleClient,
-    /// The witness cannot do its work.
-    Witness,
-}
-
-/// How a signed checkpoint contradicts the log's history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Contradiction {
-    /// Two roots for one size.
-    Fork,
-    /// A proof that rebuilds the checkpoint's own root, but not the one last cosigned.
-    Rewrite,
-    /// A proof of the right length that rebuilds neither root. The log may be at fault, or whoever
-    /// sent it; the checkpoint may still be shown to be consistent.
-    Unproven,
-    /// Size zero with another root than the empty tree's.
-    Impossible,
-    /// The log publishes less than it published before.
-    Rollback,
-    /// The log publishes a tile that its own checkpoint does not authenticate.
-    BadTile,
-}
-
-impl Contradiction {
-    /// As stored and logged.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fork => "fork",
-            Self::Rewrite => "rewrite",
-            Self::Unproven => "unproven",
-            Self::Impossible => "impossible",
-            Self::Rollback => "rollback",
-            Self::BadTile => "bad-tile",
-        }
-    }
-
-    /// What a submission says against `head`.
-    fn of(head: &Head, submission: &Submission) -> Option<Self> {
-        let checkpoint = submission.signed.checkpoint();
-        let (size, root) = (checkpoint.size(), checkpoint.root());
-        if size == 0 && *root != NodeHash::EMPTY_ROOT {
-            return Some(Self::Impossible);
-        }
-        if size == head.size {
-            return (*root != head.root).then_some(Self::Fork);
-        }
-        match consistency::verify(head.size, &head.root, size, root, &submission.proof) {
-            Err(ConsistencyError::WrongOldRoot { .. } | ConsistencyError::WrongNewRoot { .. }) => {
-                let hashes = submission.fraud_hashes(head);
-                let implied = hashes.and_then(|hashes| implied_roots(head.size, size, &hashes).ok());
-                let rewritten = implied.is_some_and(|(old, new)| new == *root && old != head.root);
-                Some(if rewritten { Self::Rewrite } else { Self::Unproven })
-            }
-            Ok(())
-            | Err(
-                ConsistencyError::SizesReversed { .. }
-                | ConsistencyError::WrongLength { .. }
-                | ConsistencyError::EmptyRoot { .. }
-                | ConsistencyError::RootsDiffer { .. },
-            ) => None,
-        }
-    }
-}
-
-/// A checkpoint that the log was seen to have signed, and what is claimed about it.
-#[derive(Debug)]
-pub struct Submission {
-    /// The log.
-    pub log: Arc<Log>,
-    /// The size the client started from.
-    pub old_size: u64,
-    /// The proof from there.
-    pub proof: Vec<NodeHash>,
-    /// The checkpoint.
-    pub signed: SignedCheckpoint,
-    /// The newer tree's own hashes towards the old size, where the tree itself was at hand.
-    pub tree_hashes: Option<Vec<NodeHash>>,
-}
-
-impl Submission {
-    /// SHA-256 of the checkpoint's text, by which alarms know it.
-    pub fn digest(&self) -> [u8; 32] {
-        Sha256::digest(self.signed.note().unverified_text()).into()
-    }
-
-    /// The hashes that a fraud proof against `head` would state. A consistency proof has them but for
-    /// the first one, which it leaves out where the older size is a power of two.
-    fn fraud_hashes(&self, head: &Head) -> Option<Vec<NodeHash>> {
-        let size = self.signed.checkpoint().size();
-        if self.tree_hashes.is_some() {
-            return self.tree_hashes.clone();
-        }
-        if size == head.size {
-            return Some(Vec::new());
-        }
-        (!head.size.is_power_of_two()).then(|| self.proof.clone())
-    }
-}
 
 /// What a witness is made of.
 pub struct Parts {
