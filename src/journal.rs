@@ -120,7 +120,8 @@ impl Journal {
     pub fn create(dir: &Path, base: &Base, options: &CreateOptions) -> Result<Self, OpenError> {
         let files = Files::in_dir(dir);
         fs::create_dir_all(dir).map_err(io_at(dir))?;
-        for path in [files.database(), files.master_key(), files.record_key()] {
+        // The memory of an earlier plane would forbid this one to sign.
+        for path in [files.database(), files.master_key(), files.record_key(), files.signed_dir()] {
             if path.try_exists().map_err(io_at(&path))? {
                 return Err(OpenError::Exists { path });
             }

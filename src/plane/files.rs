@@ -82,10 +82,15 @@ impl Files {
         self.dir.join("record.key")
     }
 
+    /// Where logs remember what they signed.
+    pub(crate) fn signed_dir(&self) -> PathBuf {
+        self.dir.join("signed")
+    }
+
     /// The memory of a log. A tenant's name is safe as a file's: lower-case letters, digits and `._-`, not
     /// starting with a dot.
     pub(crate) fn signed(&self, scope: &Scope) -> SignedFile {
-        SignedFile { path: self.dir.join("signed").join(scope.name()) }
+        SignedFile { path: self.signed_dir().join(scope.name()) }
     }
 
     /// Makes what was created, renamed or removed in the directory last.

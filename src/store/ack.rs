@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 
 use super::error::StoreError;
+use super::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// The answer to a command, once what it did is durable.
 ///

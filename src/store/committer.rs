@@ -5,13 +5,14 @@
 //! while the disk is busy with the one before; nobody lingers for company.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::PoisonError;
 
 use super::ack::{Ack, Answer, ack};
 use super::engine::Engine;
 use super::error::{EngineError, StoreError};
 use super::overlay::{Overlay, Writes};
+use super::sync::thread::{self, JoinHandle};
+use super::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// How much may wait at most, and how much goes into one commit.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +74,7 @@ impl Committer {
     pub(crate) fn start(engine: Arc<dyn Engine>, limits: Limits) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::new(limits));
         let served = Arc::clone(&queue);
-        let thread = std::thread::Builder::new().name("runseal-store".to_owned()).spawn(move || {
+        let thread = thread::Builder::new().name("runseal-store".to_owned()).spawn(move || {
             // Should this thread ever panic, nobody waits for it afterwards.
             let _guard = PoisonOnPanic(&served);
             while let Some(jobs) = served.take() {
@@ -254,7 +255,7 @@ struct PoisonOnPanic<'a>(&'a Queue);
 
 impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             self.0.poison();
         }
     }

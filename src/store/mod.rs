@@ -14,7 +14,10 @@ pub(crate) mod key;
 mod overlay;
 mod redb;
 pub(crate) mod row;
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod schema;
+mod sync;
 
 pub use self::ack::Ack;
 pub(crate) use self::committer::{Committer, Limits};

@@ -35,6 +35,8 @@ enum Failure {
     Lost,
     /// The commit lasts, but its answer is lost.
     Landed,
+    /// The engine panics.
+    Panics,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +90,10 @@ impl Engine for Gate {
         match state.failing.take() {
             None => self.0.rows.commit(writes),
             Some(Failure::Lost) => Err(EngineError::new(DiskGone)),
+            Some(Failure::Panics) => {
+                drop(state);
+                panic!("a fault of the engine")
+            }
             Some(Failure::Landed) => {
                 self.0.rows.commit(writes)?;
                 Err(EngineError::new(DiskGone))
@@ -229,6 +235,22 @@ impl Tenant {
         gate.await_commit();
         ack
     }
+}
+
+#[test]
+fn a_panic_in_the_storage_thread_leaves_nobody_waiting() {
+    let gate = Gate::default();
+    let (_journal, acme) = gate.journal();
+    let head = acme.acquire_blocked(&gate);
+    gate.fail(Failure::Panics);
+    let behind = acme.append_queued(&run("r"), 1, vec![note("x")]);
+    gate.open();
+    assert!(matches!(head.wait(), Err(AppendError::Store(StoreError::Unanswered))));
+    assert!(matches!(behind.wait(), Err(AppendError::Store(StoreError::Poisoned))));
+    assert!(matches!(
+        acme.append(&run("r"), 1, vec![note("x")]),
+        Err(AppendError::Store(StoreError::Poisoned))
+    ));
 }
 
 #[test]

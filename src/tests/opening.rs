@@ -31,6 +31,11 @@ fn a_plane_is_made_once() {
     fs::remove_file(plane.join("journal.redb")).unwrap();
     assert!(matches!(again(), OpenError::Exists { path } if path.ends_with("master.key")));
     assert_eq!(fs::read(plane.join("master.key")).unwrap(), key);
+    // Nor is a plane made over the memory of another, which it could not continue.
+    let left = dir.path().join("left");
+    fs::create_dir_all(left.join("signed")).unwrap();
+    let refused = Journal::create(&left, &base(), &CreateOptions::default()).unwrap_err();
+    assert!(matches!(refused, OpenError::Exists { path } if path.ends_with("signed")));
     assert!(matches!(Journal::open(&plane).unwrap_err(), OpenError::Missing { .. }));
 }
 
