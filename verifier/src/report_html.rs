@@ -108,7 +108,7 @@ fn findings(page: &mut String, report: &Report) {
         let run = finding.run.as_ref().map_or("", |run| run.as_str());
         let _ = writeln!(
             page,
-            "<tr><td><span class=\"tag bad\">{}</span></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><td><span class=\"tag bad\">{}</span></td><td data-label=\"run\">{}</td><td data-label=\"entry\">{}</td><td data-label=\"record\">{}</td><td>{}</td></tr>",
             finding.kind,
             escape(run),
             number(finding.index),
