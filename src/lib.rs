@@ -42,23 +42,24 @@ mod store;
 #[cfg(feature = "testkit")]
 pub mod tamper;
 mod tenant;
-#[cfg(feature = "cli")]
-pub mod witnessing;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "cli")]
+pub mod witnessing;
 
 pub use runseal_evidence as evidence;
 pub use runseal_tlog as tlog;
 
 pub use self::chain::{
-    AppendError, Appended, AsWritten, Lease, LeaseError, OWNER_BYTES_MAX, PAGE_BYTES_MAX, ReadError, ReadRecord, RestoreError, RunSummary, SealError,
-    Sealed, StoredRecord, TTL_MIN, Upcaster,
+    AppendError, Appended, AsWritten, Lease, LeaseError, OWNER_BYTES_MAX, PAGE_BYTES_MAX, ReadError,
+    ReadRecord, RestoreError, RunSummary, SealError, Sealed, StoredRecord, TTL_MIN, Upcaster,
 };
 pub use self::check::{CheckPart, CheckProgress, CheckReport};
 pub use self::clock::{Clock, ManualClock, SystemClock};
 pub use self::export::{ExportError, ExportSummary};
 pub use self::index::{
-    AbandonedRun, ActivityCursor, Admission, CANCELLATION_TEXT_BYTES_MAX, CancelError, Cancellation, CaseRecord, WaitingRun,
+    AbandonedRun, ActivityCursor, Admission, CANCELLATION_TEXT_BYTES_MAX, CancelError, Cancellation,
+    CaseRecord, WaitingRun,
 };
 pub use self::journal::{CreateOptions, Journal, OpenError};
 pub use self::log::{CheckpointError, Log, ProofError, ProveError, PublishError, Remembered};
