@@ -94,7 +94,7 @@ impl Tenant {
     }
 
     /// Queues [`Tenant::seal`]. The acknowledgement comes when the seal is durable; a checkpoint that covers
-    /// it comes later, see [`Log::published_queued`].
+    /// it comes later, see [`published_queued`](crate::Log::published_queued).
     pub fn seal_queued(&self, run: &RunId, epoch: u64) -> Ack<Sealed, SealError> {
         // An executor's thread is not to wait for the disk: the storage thread walks the chain.
         self.queue_seal(run, epoch, Verified::nothing(&self.id, run), Queueing::Refused)
