@@ -60,9 +60,9 @@ fn each_kind_of_answer_says_what_it_is_and_how_long_it_may_be_kept() {
     };
     expect(&acme("checkpoint"), "text/plain; charset=utf-8", "public, max-age=2");
     expect(&acme("tile/0/000"), "application/octet-stream", "public, max-age=31536000, immutable");
-    expect(&acme("tile/0/001.p/44"), "application/octet-stream", "public, max-age=300");
+    expect(&acme("tile/0/001.p/44"), "application/octet-stream", "public, max-age=31536000, immutable");
     expect(&acme("tile/entries/000"), "application/octet-stream", "public, max-age=31536000, immutable");
-    expect(&acme("tile/entries/001.p/44"), "application/octet-stream", "public, max-age=300");
+    expect(&acme("tile/entries/001.p/44"), "application/octet-stream", "public, max-age=31536000, immutable");
     expect(&serving.get("/audit/acme/runs"), "application/json", "no-store");
     expect(&serving.get("/audit/acme/runs/run-0001/records"), "application/jsonl; charset=utf-8", "no-store");
     expect(&serving.get("/healthz"), "application/json", "no-store");

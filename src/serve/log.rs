@@ -48,8 +48,7 @@ pub(super) async fn tile(plane: &Arc<Plane>, tenant: &str, tile: TilePath, heade
         let bytes = if is_covered(tile, size) { log.tile(&tile)? } else { None };
         Ok(bytes.map(|bytes| if gzip { compressed(&bytes) } else { bytes }))
     });
-    let keep =
-        if tile.is_partial() { Keep::Minutes(plane.audience()) } else { Keep::Forever(plane.audience()) };
+    let keep = Keep::Forever(plane.audience());
     match bytes.await {
         Ok(Some(bytes)) if is_bundle => {
             respond::encoded(respond::found(OCTETS, keep, respond::whole(bytes)), gzip)

@@ -22,9 +22,7 @@ pub(super) enum Keep {
     Never,
     /// A few seconds: a checkpoint is replaced all the time.
     Seconds(Audience),
-    /// Some minutes: a partial tile says the same for ever, but the full one takes its place.
-    Minutes(Audience),
-    /// For ever: a full tile never changes.
+    /// For ever: a tile of a given width never changes (c2sp.org/tlog-tiles).
     Forever(Audience),
 }
 
@@ -41,8 +39,6 @@ impl Keep {
             Self::Never => "no-store",
             Self::Seconds(Audience::Anyone) => "public, max-age=2",
             Self::Seconds(Audience::Asker) => "private, max-age=2",
-            Self::Minutes(Audience::Anyone) => "public, max-age=300",
-            Self::Minutes(Audience::Asker) => "private, max-age=300",
             Self::Forever(Audience::Anyone) => "public, max-age=31536000, immutable",
             Self::Forever(Audience::Asker) => "private, max-age=31536000, immutable",
         })
