@@ -17,7 +17,8 @@ pub(crate) fn stage() -> Stage {
 }
 
 /// The folder of the three binaries. Cargo builds the journal's for this package's tests; the other
-/// two are built here, in the same profile.
+/// two are built here, in the same profile, and with the features that `./check` tests with, so that
+/// there is nothing left to build.
 fn binaries() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -25,7 +26,7 @@ fn binaries() -> &'static Path {
         let folder = journal.parent().expect("a binary lies in a folder");
         let target = folder.parent().expect("a profile folder lies in the target folder");
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "-p", "runseal-witness", "-p", "runseal-verifier", "--bins"]);
+        build.args(["build", "--quiet", "--workspace", "--all-features", "--bins"]);
         build.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
         if folder.file_name().is_some_and(|name| name == "release") {
             build.arg("--release");
