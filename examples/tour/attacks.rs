@@ -371,8 +371,9 @@ impl Scene<'_> {
         let server = self
             .stage
             .serve(Program::Journal, ["serve".as_ref(), "--dir".as_ref(), self.day.plane.as_os_str()])?;
-        // The honest log itself, judged an impatient second later.
-        std::thread::sleep(std::time::Duration::from_millis(1_200));
+        // The honest log itself, judged by somebody impatient. Times are whole seconds: after two of
+        // them one second is over, however they are rounded.
+        std::thread::sleep(std::time::Duration::from_millis(2_100));
         let more = [OsStr::new("--max-age"), OsStr::new("1s")];
         let history = self.history()?;
         let report =
