@@ -13,9 +13,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    name::{Outcome, RunId, TenantId},
+    json::Json,
+    name::{Kind, Outcome, RunId, TenantId},
     payload::Meaning,
-    record::{Record, RecordError},
+    record::{Record, RecordError, RecordView},
 };
 
 /// A point of a chain: the genesis, or the hash of a record. Spelled as 64 lower-case hexadecimal digits.
@@ -112,6 +113,27 @@ impl<'de> Deserialize<'de> for ChainHash {
     }
 }
 
+/// The hash of a record, taken before its turn: of a record that says which hash it follows, it can be had while
+/// the records before it are still being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ahead {
+    prev: ChainHash,
+    hash: ChainHash,
+}
+
+impl Ahead {
+    /// Hashes the record whose wire bytes are `raw` as if it followed `prev`.
+    pub fn of(prev: ChainHash, raw: &[u8]) -> Self {
+        Self { prev, hash: prev.link(raw) }
+    }
+
+    /// The hash, where the record does follow `head`; else it is taken now.
+    fn after(self, head: ChainHash, raw: &[u8]) -> ChainHash {
+        debug_assert_eq!(self.prev.link(raw), self.hash, "the hash of another record");
+        if self.prev == head { self.hash } else { head.link(raw) }
+    }
+}
+
 /// Checks the records of one run as they come by, in order from the first.
 ///
 /// Each record is hashed before it is parsed: the hash covers the bytes whatever their shape, so the head is
@@ -193,15 +215,24 @@ impl Chain {
     /// Takes the next record's wire bytes. The head moves over them in any case; of several faults the first
     /// in the order of tenant, run, number and epoch is named.
     pub fn push(&mut self, raw: &[u8]) -> Result<Record, ChainFault> {
-        self.head = self.head.link(raw);
+        self.take(self.head.link(raw), raw).map(|record| record.to_record())
+    }
+
+    /// As [`Self::push`], for a record of which [`Ahead`] was taken, and which is not copied.
+    pub fn push_ahead<'a>(&mut self, raw: &'a [u8], ahead: Ahead) -> Result<RecordView<'a>, ChainFault> {
+        self.take(ahead.after(self.head, raw), raw)
+    }
+
+    fn take<'a>(&mut self, head: ChainHash, raw: &'a [u8]) -> Result<RecordView<'a>, ChainFault> {
+        self.head = head;
         self.count += 1;
         let expected = self.next_seq;
         self.next_seq = expected.saturating_add(1);
         self.conclusion = None;
-        let checked = Record::parse(raw).map_err(ChainFault::from).and_then(|record| {
+        let checked = RecordView::parse(raw).map_err(ChainFault::from).and_then(|record| {
             let fault = self.fault(&record, expected);
-            self.next_seq = record.stamp.seq.saturating_add(1);
-            self.epoch = self.epoch.max(record.stamp.epoch);
+            self.next_seq = record.seq().saturating_add(1);
+            self.epoch = self.epoch.max(record.epoch());
             fault.map_or(Ok(record), Err)
         });
         match &checked {
@@ -241,32 +272,31 @@ impl Chain {
         self.conclusion.as_ref()
     }
 
-    fn fault(&self, record: &Record, expected: u64) -> Option<ChainFault> {
-        let stamp = &record.stamp;
-        if stamp.tenant != self.tenant {
-            let (expected, found) = (self.tenant.clone(), stamp.tenant.clone());
-            return Some(ChainFault::WrongTenant { seq: stamp.seq, expected, found });
+    fn fault(&self, record: &RecordView<'_>, expected: u64) -> Option<ChainFault> {
+        let (seq, epoch) = (record.seq(), record.epoch());
+        if record.tenant() != self.tenant.as_str() {
+            let (expected, found) = (self.tenant.clone(), TenantId::checked(record.tenant()));
+            return Some(ChainFault::WrongTenant { seq, expected, found });
         }
-        if stamp.run != self.run {
-            let (expected, found) = (self.run.clone(), stamp.run.clone());
-            return Some(ChainFault::WrongRun { seq: stamp.seq, expected, found });
+        if record.run() != self.run.as_str() {
+            let (expected, found) = (self.run.clone(), RunId::checked(record.run()));
+            return Some(ChainFault::WrongRun { seq, expected, found });
         }
-        if stamp.seq != expected {
-            return Some(ChainFault::Gap { expected, found: stamp.seq });
+        if seq != expected {
+            return Some(ChainFault::Gap { expected, found: seq });
         }
-        if stamp.epoch < self.epoch {
-            return Some(ChainFault::EpochDecreased {
-                seq: stamp.seq,
-                before: self.epoch,
-                found: stamp.epoch,
-            });
+        if epoch < self.epoch {
+            return Some(ChainFault::EpochDecreased { seq, before: self.epoch, found: epoch });
         }
         None
     }
 }
 
-fn conclusion(record: &Record) -> Option<Outcome> {
-    match Meaning::of(&record.draft.kind, &record.draft.payload) {
+fn conclusion(record: &RecordView<'_>) -> Option<Outcome> {
+    if record.kind() != Meaning::RUN_CONCLUDED {
+        return None;
+    }
+    match Meaning::of(&Kind::checked(record.kind()), &Json::from_compact(record.payload())) {
         Ok(Meaning::RunConcluded(concluded)) => Some(concluded.outcome),
         _ => None,
     }

@@ -89,10 +89,20 @@ macro_rules! name {
             /// Checks `value` and makes it a name.
             pub fn new(value: impl Into<String>) -> Result<Self, NameError> {
                 let value = value.into();
-                match $check(&value) {
-                    Ok(()) => Ok(Self(value)),
-                    Err(rule) => Err(NameError { noun: $noun, value: excerpt(&value), rule }),
-                }
+                Self::check(&value)?;
+                Ok(Self(value))
+            }
+
+            /// Checks `value` where it stands, without making it a name.
+            pub fn check(value: &str) -> Result<(), NameError> {
+                $check(value).map_err(|rule| NameError { noun: $noun, value: excerpt(value), rule })
+            }
+
+            /// A text that [`Self::check`] let pass.
+            #[allow(dead_code, reason = "not every name is read in place")]
+            pub(crate) fn checked(value: &str) -> Self {
+                debug_assert!(Self::check(value).is_ok());
+                Self(value.to_owned())
             }
 
             /// The name as text.
@@ -238,6 +248,13 @@ impl Base {
         if tenant.is_default() { self.0.clone() } else { format!("{}{LOG_SEPARATOR}{tenant}", self.0) }
     }
 
+    /// The tenant whose log bears `origin`, if it is an origin of a plane.
+    pub fn tenant_of(origin: &str) -> Option<TenantId> {
+        let name = origin.rsplit_once(LOG_SEPARATOR).map_or(TenantId::DEFAULT, |(_, tenant)| tenant);
+        let tenant = TenantId::new(name).ok()?;
+        Self::of_origin(origin, &tenant).is_ok().then_some(tenant)
+    }
+
     /// The base that gives `tenant`'s log this origin, or why there is none.
     pub fn of_origin(origin: &str, tenant: &TenantId) -> Result<Self, OriginError> {
         let base = if tenant.is_default() {
@@ -277,7 +294,7 @@ fn check_length(value: &str, max: usize) -> Result<(), NameRule> {
 fn check_identifier(value: &str) -> Result<(), NameRule> {
     let lower_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     check_length(value, 64)?;
-    if !value.bytes().all(|byte| lower_or_digit(byte) || b"._-".contains(&byte)) {
+    if !value.bytes().all(|byte| lower_or_digit(byte) || matches!(byte, b'.' | b'_' | b'-')) {
         return Err(NameRule::LowerAlphabet);
     }
     if value.bytes().next().is_some_and(lower_or_digit) { Ok(()) } else { Err(NameRule::StartsLowerOrDigit) }
@@ -285,7 +302,7 @@ fn check_identifier(value: &str) -> Result<(), NameRule> {
 
 fn check_kind(value: &str) -> Result<(), NameRule> {
     check_length(value, 64)?;
-    if !value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
+    if !value.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-')) {
         return Err(NameRule::Alphabet);
     }
     if value.starts_with(|first: char| first.is_ascii_alphabetic()) {
@@ -426,12 +443,16 @@ mod tests {
         for base in ["example.com/plane", "log", "plane/log"].map(|base| Base::new(base).unwrap()) {
             for tenant in [&default, &acme] {
                 assert_eq!(Base::of_origin(&base.origin(tenant), tenant).unwrap(), base);
+                assert_eq!(Base::tenant_of(&base.origin(tenant)).as_ref(), Some(tenant));
             }
             assert!(Base::of_origin(&base.origin(&acme), &default).is_err());
             assert!(Base::of_origin(&base.origin(&default), &acme).is_err());
         }
         for origin in ["/log/acme", "x/log/acm", "x/acme", "a/log/b/log/acme", "x y/log/acme", ""] {
             assert!(Base::of_origin(origin, &acme).is_err(), "{origin}");
+        }
+        for origin in ["/log/acme", "x/log/Acme", "a/log/b/log/acme", "x y/log/acme", ""] {
+            assert_eq!(Base::tenant_of(origin), None, "{origin}");
         }
     }
 

@@ -143,16 +143,7 @@ impl Record {
     /// Whatever else a later version changes, bytes that are one compact JSON object with an integer `v` other
     /// than 1 are [`RecordError::UnknownVersion`].
     pub fn parse(raw: &[u8]) -> Result<Self, RecordError> {
-        check_size(raw.len())?;
-        let fault = match read(raw) {
-            Ok((record, RECORD_VERSION)) => return Ok(record),
-            Ok((_, found)) => return Err(RecordError::UnknownVersion { found }),
-            Err(fault) => fault,
-        };
-        match version(raw) {
-            Some(found) if found != RECORD_VERSION => Err(RecordError::UnknownVersion { found }),
-            _ => Err(fault.into()),
-        }
+        RecordView::parse(raw).map(|view| view.to_record())
     }
 
     /// The wire bytes.
@@ -192,6 +183,88 @@ impl Record {
     }
 }
 
+/// A record as it stands in its wire bytes: read whole and held to every rule, but copied nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordView<'a> {
+    at: Timestamp,
+    case: Option<Cow<'a, str>>,
+    effect: Option<Cow<'a, str>>,
+    epoch: u64,
+    kind: Cow<'a, str>,
+    payload: &'a str,
+    run: Cow<'a, str>,
+    seq: u64,
+    tenant: Cow<'a, str>,
+}
+
+impl<'a> RecordView<'a> {
+    /// Reads wire bytes. Refuses what [`Record::parse`] refuses.
+    pub fn parse(raw: &'a [u8]) -> Result<Self, RecordError> {
+        check_size(raw.len())?;
+        let fault = match read(raw) {
+            Ok((record, RECORD_VERSION)) => return Ok(record),
+            Ok((_, found)) => return Err(RecordError::UnknownVersion { found }),
+            Err(fault) => fault,
+        };
+        match version(raw) {
+            Some(found) if found != RECORD_VERSION => Err(RecordError::UnknownVersion { found }),
+            _ => Err(fault.into()),
+        }
+    }
+
+    /// The store's own time.
+    pub fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// The epoch of the lease the record was written under.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// What the record is about, a [`Kind`].
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The content in compact form.
+    pub fn payload(&self) -> &'a str {
+        self.payload
+    }
+
+    /// The run it belongs to, a [`RunId`].
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// Position in the run, from 1.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Whose run it is, a [`TenantId`].
+    pub fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    /// The record by itself.
+    pub fn to_record(&self) -> Record {
+        let draft = RecordDraft {
+            kind: Kind::checked(&self.kind),
+            payload: Json::from_compact(self.payload),
+            effect: self.effect.as_deref().map(EffectKey::checked),
+            case: self.case.as_deref().map(CaseId::checked),
+        };
+        draft.stamp(Stamp {
+            at: self.at,
+            epoch: self.epoch,
+            run: RunId::checked(&self.run),
+            seq: self.seq,
+            tenant: TenantId::checked(&self.tenant),
+        })
+    }
+}
+
 fn check_size(bytes: usize) -> Result<(), RecordError> {
     if bytes > RECORD_BYTES_MAX {
         return Err(RecordError::TooLarge { bytes, limit: RECORD_BYTES_MAX });
@@ -200,24 +273,28 @@ fn check_size(bytes: usize) -> Result<(), RecordError> {
 }
 
 /// Reads a record of this version's shape, and its version.
-fn read(raw: &[u8]) -> Result<(Record, u64), RecordFault> {
+fn read(raw: &[u8]) -> Result<(RecordView<'_>, u64), RecordFault> {
     let mut members = Members { raw, envelope: Envelope::open(raw)?, taken: 0 };
     let at = members.text("at")?.parse()?;
-    let case = members.optional_text("case")?.map(CaseId::new).transpose()?;
-    let effect = members.optional_text("effect")?.map(EffectKey::new).transpose()?;
+    let case = members.optional_text("case")?;
+    case.as_deref().map_or(Ok(()), CaseId::check)?;
+    let effect = members.optional_text("effect")?;
+    effect.as_deref().map_or(Ok(()), EffectKey::check)?;
     let epoch = members.integer("epoch")?;
-    let kind = Kind::new(members.text("kind")?)?;
-    let payload = Json::from_compact(members.value("payload")?);
-    let run = RunId::new(members.text("run")?)?;
+    let kind = members.text("kind")?;
+    Kind::check(&kind)?;
+    let payload = members.value("payload")?;
+    let run = members.text("run")?;
+    RunId::check(&run)?;
     let seq = members.integer("seq")?;
-    let tenant = TenantId::new(members.text("tenant")?)?;
+    let tenant = members.text("tenant")?;
+    TenantId::check(&tenant)?;
     let v = members.integer("v")?;
     members.end()?;
     if seq == 0 {
         return Err(RecordFault::SeqZero);
     }
-    let draft = RecordDraft { kind, payload, effect, case };
-    Ok((draft.stamp(Stamp { at, epoch, run, seq, tenant }), v))
+    Ok((RecordView { at, case, effect, epoch, kind, payload, run, seq, tenant }, v))
 }
 
 /// The value of `v`, whatever the other members are.

@@ -42,19 +42,25 @@ impl<'a> Envelope<'a> {
 
     /// True where nothing follows but the end of the object and of the text.
     pub(crate) fn is_at_end(&self) -> bool {
-        &self.scanner.text[self.scanner.at..] == "}"
+        self.scanner.bytes[self.scanner.at..] == *b"}"
+    }
+
+    /// Appends the characters of the member called `name` if it stands next and is a string; else `false`.
+    pub(crate) fn text_into(&mut self, name: &str, out: &mut Vec<u8>) -> Result<bool, JsonError> {
+        if !self.pass_name(name) || self.scanner.bytes.get(self.scanner.at) != Some(&b'"') {
+            return Ok(false);
+        }
+        self.scanner.string_into(out).map(|()| true)
     }
 
     fn pass_name(&mut self, name: &str) -> bool {
-        let bracket = if self.scanner.at == 0 { '{' } else { ',' };
-        let value = self.scanner.text[self.scanner.at..]
-            .strip_prefix(bracket)
-            .and_then(|rest| rest.strip_prefix('"'))
-            .and_then(|rest| rest.strip_prefix(name))
-            .and_then(|rest| rest.strip_prefix("\":"));
-        if let Some(value) = value {
-            self.scanner.at = self.scanner.text.len() - value.len();
-        }
-        value.is_some()
+        let bracket = if self.scanner.at == 0 { b'{' } else { b',' };
+        let value = match &self.scanner.bytes[self.scanner.at..] {
+            [first, b'"', rest @ ..] if *first == bracket => rest.strip_prefix(name.as_bytes()),
+            _ => None,
+        };
+        let Some([b'"', b':', value @ ..]) = value else { return false };
+        self.scanner.at = self.scanner.bytes.len() - value.len();
+        true
     }
 }

@@ -192,6 +192,13 @@ impl<'a> Scanner<'a> {
     /// Leaves an object: its names must differ. Of several repetitions the first is named.
     fn leave(&mut self, names_from: usize) -> Result<(), JsonError> {
         let names = &mut self.names[names_from..];
+        // Most objects have few names: comparing each pair is cheaper than sorting, and finds as much.
+        let few = names.len() <= PAIRED_MAX
+            && (1..names.len()).all(|at| names[..at].iter().all(|(name, _)| *name != names[at].0));
+        if few {
+            self.names.truncate(names_from);
+            return Ok(());
+        }
         names.sort_unstable();
         let repeated = names.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| &pair[1]);
         if let Some((name, offset)) = repeated.min_by_key(|(_, offset)| *offset) {
@@ -286,6 +293,9 @@ impl<'a> Scanner<'a> {
         })
     }
 }
+
+/// Member names of one object that are compared pair by pair.
+const PAIRED_MAX: usize = 8;
 
 /// An array or object that has been entered and not left.
 #[derive(Clone, Copy)]

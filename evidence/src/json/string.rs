@@ -58,6 +58,53 @@ impl<'a> Scanner<'a> {
         })
     }
 
+    /// Passes the string that starts here, in a compact text, and appends its characters to `out`.
+    ///
+    /// The same as [`Self::string`] for a caller that reads many strings: one pass, into memory it has.
+    pub(super) fn string_into(&mut self, out: &mut Vec<u8>) -> Result<(), JsonError> {
+        debug_assert!(self.form == Form::Compact);
+        self.at += 1;
+        loop {
+            while let Some(chunk) = self.bytes[self.at..].first_chunk::<WORD>() {
+                let plain = plain_in_word(*chunk);
+                // A store of fixed length, cut back, costs less than one of the right length.
+                out.extend_from_slice(chunk);
+                self.at += plain;
+                if plain < WORD {
+                    out.truncate(out.len() - (WORD - plain));
+                    break;
+                }
+                if let Some(more) = long_plain_length(&self.bytes[self.at..]) {
+                    out.extend_from_slice(&self.bytes[self.at..self.at + more]);
+                    self.at += more;
+                }
+            }
+            match self.bytes.get(self.at) {
+                None => return Err(self.error(JsonFault::End { expected: "'\"'" })),
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => match self.bytes.get(self.at + 1).map(|second| SHORT[usize::from(*second)]) {
+                    Some(escaped) if escaped != 0 => {
+                        out.push(escaped);
+                        self.at += 2;
+                    }
+                    _ => {
+                        let escaped = self.long_escape(&mut 0)?;
+                        out.extend_from_slice(escaped.encode_utf8(&mut [0; 4]).as_bytes());
+                    }
+                },
+                Some(0..b' ') => return Err(self.error(JsonFault::Control)),
+                // Less than a word is left.
+                Some(plain) => {
+                    out.push(*plain);
+                    self.at += 1;
+                }
+            }
+        }
+    }
+
     /// Passes an escape that the compact form may spell otherwise. If it does, that spelling is copied, after
     /// what was still to be copied from `copy_from` on.
     fn long_escape(&mut self, copy_from: &mut usize) -> Result<char, JsonError> {
@@ -152,21 +199,46 @@ pub(crate) fn push_string(out: &mut String, text: &str) {
 
 /// Length of the longest prefix without `"`, `\` and control characters below U+0020.
 fn plain_length(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(&chunk) = bytes[at..].first_chunk::<WORD>() {
+        let plain = plain_in_word(chunk);
+        at += plain;
+        if plain < WORD {
+            return at;
+        }
+        at += long_plain_length(&bytes[at..]).unwrap_or(0);
+    }
+    at + bytes[at..].iter().take_while(|&&byte| !is_special(byte)).count()
+}
+
+/// Bytes looked at together.
+const WORD: usize = 8;
+
+/// How many of the first bytes of a word are plain.
+fn plain_in_word(chunk: [u8; WORD]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
     // Marks a byte that is zero; bits above the first such byte may be wrong, the lowest is not.
     let zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
-    let mut at = 0;
-    while let Some(&chunk) = bytes[at..].first_chunk::<8>() {
-        let word = u64::from_le_bytes(chunk);
-        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
-        let special = control | zero(word ^ (ONES * 0x22)) | zero(word ^ (ONES * 0x5c));
-        if special != 0 {
-            return at + special.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    at + bytes[at..].iter().take_while(|&&byte| byte >= 0x20 && byte != b'"' && byte != b'\\').count()
+    let word = u64::from_le_bytes(chunk);
+    let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+    let special = control | zero(word ^ (ONES * 0x22)) | zero(word ^ (ONES * 0x5c));
+    // No special byte: 64 zeros.
+    special.trailing_zeros() as usize / 8
+}
+
+/// How many leading stretches of 32 bytes are plain, in bytes; `None` where the first is not. The compiler turns
+/// the look at one stretch into a few wide comparisons.
+fn long_plain_length(bytes: &[u8]) -> Option<usize> {
+    let stretches = bytes.as_chunks::<32>().0.iter();
+    let plain =
+        stretches.take_while(|stretch| !stretch.iter().fold(false, |any, &byte| any | is_special(byte)));
+    Some(plain.count() * 32).filter(|length| *length > 0)
+}
+
+/// `"`, `\` and the control characters below U+0020.
+fn is_special(byte: u8) -> bool {
+    (byte < b' ') | (byte == b'"') | (byte == b'\\')
 }
 
 /// The characters that have an escape of two bytes in the compact form, and that escape's second byte.
@@ -175,8 +247,23 @@ const SHORT_ESCAPES: [(char, u8); 7] =
 
 /// The character that a backslash and `second` stand for, where the compact form spells it so.
 fn short_escape(second: u8) -> Option<char> {
-    SHORT_ESCAPES.iter().find(|(_, escape)| *escape == second).map(|(escaped, _)| *escaped)
+    match SHORT[usize::from(second)] {
+        0 => None,
+        escaped => Some(char::from(escaped)),
+    }
 }
+
+/// [`SHORT_ESCAPES`] by the escape's second byte; 0 for all others.
+const SHORT: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut at = 0;
+    while at < SHORT_ESCAPES.len() {
+        let (escaped, second) = SHORT_ESCAPES[at];
+        table[second as usize] = escaped as u8;
+        at += 1;
+    }
+    table
+};
 
 /// How the compact form spells a character inside a string.
 fn spelling(c: char, buffer: &mut [u8; 6]) -> &str {
@@ -201,9 +288,34 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_fast_string_scan_equals_the_slow_one(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn the_fast_string_scan_equals_the_slow_one(
+            plain in "[a-z]{0,100}",
+            bytes in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let bytes = [plain.as_bytes(), &bytes].concat();
             let slow = bytes.iter().position(|&b| b < 0x20 || b == b'"' || b == b'\\').unwrap_or(bytes.len());
             prop_assert_eq!(plain_length(&bytes), slow);
+        }
+
+        #[test]
+        fn reading_a_string_into_memory_equals_reading_it(
+            pieces in prop::collection::vec("[a-zé😀]{0,80}|\\\\[\"\\\\/bfnrtux]|\\\\u00[01][0-9a-fA-F]|\\\\ud83d\\\\ude00|[\u{0}-\u{1f}]|\"", 0..8),
+            closed in any::<bool>(),
+        ) {
+            let text = format!("\"{}{}", pieces.concat(), if closed { "\"" } else { "" });
+            let open = || Scanner::open(text.as_bytes(), Form::Compact).unwrap();
+            let (mut one, mut other) = (open(), open());
+            let mut out = b"before".to_vec();
+            let expected = one.string(Decode::Yes { capacity: 0 });
+            let got = other.string_into(&mut out);
+            match expected {
+                Ok(expected) => {
+                    prop_assert_eq!(got, Ok(()));
+                    prop_assert_eq!(out, format!("before{expected}").into_bytes());
+                    prop_assert_eq!(one.at, other.at);
+                }
+                Err(error) => prop_assert_eq!(got, Err(error)),
+            }
         }
     }
 }
