@@ -50,6 +50,8 @@ pub enum Command {
     Proof,
     /// What the witnesses of a policy say of a log.
     Witnesses,
+    /// A fraud proof.
+    Fraud,
 }
 
 /// What was looked at.
@@ -70,6 +72,9 @@ pub enum Scope {
     /// One proof.
     #[serde(rename = "proof")]
     Proof,
+    /// Two signed checkpoints that contradict each other.
+    #[serde(rename = "fraud-proof")]
+    FraudProof,
 }
 
 /// What a report comes to.

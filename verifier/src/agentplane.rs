@@ -27,7 +27,6 @@ use crate::canon;
 use crate::checkpoint;
 use crate::error::Failure;
 use crate::lines::LineReader;
-use crate::progress::Bar;
 use crate::trust::Trust;
 
 /// The kind of the first line.
@@ -53,7 +52,7 @@ pub fn check(
     path: &Path,
     trust: &Trust,
     outside: Option<&[u8]>,
-    bar: &Bar,
+    advance: &dyn Fn(u64),
 ) -> Result<Report, Failure> {
     let header: Value = serde_json::from_slice(first).unwrap_or_default();
     if header["kind"] != HEADER_KIND {
@@ -73,7 +72,7 @@ pub fn check(
     check.members("the header", &header, &["kind", "version", "checkpoint", "canon"]);
     check.header(&header);
     while let Some(line) = lines.next_line()? {
-        bar.advance(line.len() as u64 + 1);
+        advance(line.len() as u64 + 1);
         let parsed = serde_json::from_slice::<Value>(line);
         let number = lines.number;
         let Ok(value) = parsed else {

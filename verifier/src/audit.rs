@@ -29,6 +29,7 @@ use crate::ledger::Ledger;
 use crate::progress::Progress;
 use crate::recorder::Recorder;
 use crate::records::RecordSource;
+use crate::runs;
 use crate::source::{BUNDLE_BYTES_USUAL, LogSource};
 use crate::steps::{self, Against, Held};
 use crate::tree::{FetchedTree, SignedTree, TreeError};
@@ -566,31 +567,8 @@ impl Run<'_> {
         self.report.counts.runs = runs;
         self.report.counts.records = records;
         let after = (self.report.findings.len(), self.report.not_checked.len());
-        close_records(&mut self.report, after == before, unpinned, signed);
+        runs::close(&mut self.report, after == before, unpinned, signed);
         steps::close(&mut self.report, against.steps.as_deref(), steps);
         Ok(())
-    }
-}
-
-/// Says what checking the records of all runs came to.
-pub fn close_records(report: &mut Report, sound: bool, unpinned: u64, signed: u64) {
-    let (runs, records) = (report.counts.runs, report.counts.records);
-    if sound {
-        report.passed(
-            "records",
-            format!("{records} records of {runs} runs give the chains that the log holds"),
-        );
-    } else {
-        report.failed("records", format!("not every one of {runs} runs is as the log holds it"));
-    }
-    if unpinned > 0 {
-        let why = "they are newer than the last entry of their run; a later checkpoint pins them";
-        report
-            .not_checked
-            .push(NotChecked::out_of_scope(format!("the newest records of {unpinned} open runs"), why));
-    }
-    if signed > 0 {
-        let why = "no --record-key was given";
-        report.not_checked.push(NotChecked::out_of_scope(format!("the signatures of {signed} records"), why));
     }
 }

@@ -12,6 +12,8 @@ use crate::clock;
 use crate::dates::Dates;
 use crate::trust::Trust;
 
+/// Longest checkpoint note accepted: 128 ML-DSA-44 lines and long names fit.
+pub const NOTE_BYTES_MAX: usize = 1 << 20;
 /// How far a witness's clock may be ahead of ours.
 pub const CLOCK_TOLERANCE: Duration = Duration::from_mins(5);
 

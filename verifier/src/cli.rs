@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand};
+use runseal_evidence::name::Base;
 use runseal_evidence::report::Report;
 use runseal_evidence::signature::RecordVerifier;
-use runseal_tlog::key::{Algorithm, VerifierKey};
 use runseal_tlog::policy::PolicyLog;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::alert::{Alert, Event, Hook};
 use crate::audit::{Audit, Audited, Records};
+use crate::checkpoint::NOTE_BYTES_MAX;
 use crate::clock::{Clock, SystemClock};
-use crate::entries::tenant_of;
 use crate::error::{EXIT_USAGE, Failure};
 use crate::history::History;
 use crate::http::{Client, Token};
@@ -28,8 +28,8 @@ use crate::progress::Progress;
 use crate::records::RecordSource;
 use crate::report_html;
 use crate::report_text::{self, Colour};
-use crate::source::{LogSource, NOTE_BYTES_MAX, SourceError};
-use crate::steps::{Against, StepsFile};
+use crate::source::{LogSource, SourceError};
+use crate::steps::{Against, StepsFile, record_key};
 use crate::timeline::{self, Point};
 use crate::trust::Trust;
 use crate::watch::Watch;
@@ -247,6 +247,8 @@ struct FraudArgs {
     file: PathBuf,
     #[command(flatten)]
     trust: TrustArgs,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -476,7 +478,7 @@ fn watched(
     }
     let audit = |origin: &str| {
         let records = args.records_base.as_deref().map(|base| {
-            let tenant = tenant_of(origin);
+            let tenant = Base::tenant_of(origin);
             let tenant = tenant
                 .ok_or(Failure::Usage("--records-base serves logs of planes, and one of these is none"))?;
             let prefix = format!("{}/{tenant}", base.trim_end_matches('/'));
@@ -542,10 +544,12 @@ fn prove_fraud(args: &FraudArgs, quiet: bool) -> Result<u8, Failure> {
                 older.size(),
                 fraud.implied_older_root
             );
+            let report = fraud::report(&fraud, bytes.len() as u64);
+            let taken = write_out(&report, &[], &args.output)?;
             if !quiet {
-                to_stdout(text.as_bytes())?;
+                to_people(&text, taken)?;
             }
-            Ok(1)
+            Ok(report.verdict().exit_code())
         }
         Err(error) => {
             if !quiet {
@@ -559,35 +563,55 @@ fn prove_fraud(args: &FraudArgs, quiet: bool) -> Result<u8, Failure> {
 
 /// Writes the report where it was asked for, and answers the exit code of its verdict.
 fn print(report: &Report, timeline: &[Point], output: &OutputArgs, quiet: bool) -> Result<u8, Failure> {
+    let taken = write_out(report, timeline, output)?;
+    if !quiet {
+        let terminal = match taken {
+            Stdout::Taken => io::stderr().is_terminal(),
+            Stdout::Free => io::stdout().is_terminal(),
+        };
+        let colour = if terminal { Colour::On } else { Colour::Off };
+        to_people(&report_text::render(report, colour), taken)?;
+    }
+    Ok(report.verdict().exit_code())
+}
+
+/// Whether a report for scripts went to stdout.
+#[derive(Clone, Copy)]
+enum Stdout {
+    Free,
+    Taken,
+}
+
+fn to_people(text: &str, stdout: Stdout) -> Result<(), Failure> {
+    match stdout {
+        Stdout::Free => to_stdout(text.as_bytes()),
+        Stdout::Taken => {
+            let _ = io::stderr().write_all(text.as_bytes());
+            Ok(())
+        }
+    }
+}
+
+fn write_out(report: &Report, timeline: &[Point], output: &OutputArgs) -> Result<Stdout, Failure> {
     if let Some(path) = &output.html {
         let now = SystemClock.now();
         let alone = timeline::of_report(report, now);
         let timeline = if timeline.is_empty() { &alone } else { timeline };
         file::write(path, report_html::render(report, timeline, now).as_bytes())?;
     }
-    let mut text_to_stderr = false;
+    let mut stdout = Stdout::Free;
     if let Some(path) = &output.json {
         let mut json = serde_json::to_vec(report)
             .map_err(|error| Failure::Internal(format!("the report does not serialise: {error}")))?;
         json.push(b'\n');
         if path == Path::new("-") {
-            text_to_stderr = true;
+            stdout = Stdout::Taken;
             to_stdout(&json)?;
         } else {
             file::write(path, &json)?;
         }
     }
-    if !quiet {
-        let terminal = if text_to_stderr { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
-        let colour = if terminal { Colour::On } else { Colour::Off };
-        let text = report_text::render(report, colour);
-        if text_to_stderr {
-            let _ = io::stderr().write_all(text.as_bytes());
-        } else {
-            to_stdout(text.as_bytes())?;
-        }
-    }
-    Ok(report.verdict().exit_code())
+    Ok(stdout)
 }
 
 fn to_stdout(bytes: &[u8]) -> Result<(), Failure> {
@@ -611,15 +635,6 @@ fn read_entry(path: &Path) -> Result<Vec<u8>, Failure> {
 fn against(record_keys: &[RecordVerifier], steps: Option<&Path>) -> Result<Against, Failure> {
     let steps = steps.map(StepsFile::read).transpose()?.map(Arc::new);
     Ok(Against { record_keys: record_keys.to_vec(), steps })
-}
-
-fn record_key(vkey: &str) -> Result<RecordVerifier, String> {
-    let key: VerifierKey = vkey.parse().map_err(|error: runseal_tlog::key::KeyError| error.to_string())?;
-    let public: [u8; 32] = match key.algorithm() {
-        Algorithm::Ed25519 => key.public_key().try_into().map_err(|_| "not an Ed25519 key".to_owned())?,
-        _ => return Err("a record key has type 0x01".to_owned()),
-    };
-    RecordVerifier::new(key.name().as_str(), &public).map_err(|error| error.to_string())
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {

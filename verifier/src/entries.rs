@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::finding::{Finding, FindingKind};
-use runseal_evidence::name::{Base, RunId, TenantId};
+use runseal_evidence::name::{Base, TenantId};
 use runseal_evidence::report::NotChecked;
 use runseal_tlog::bundle::{self, BUNDLE_BYTES_MAX};
 use runseal_tlog::hash::{HASH_BYTES, LeafHash, NodeHash};
 use runseal_tlog::tile::{TILE_WIDTH, Tile, TileKind, TilePath, tile_width};
 
 use crate::history::LogHistory;
+use crate::judge;
 use crate::ledger::{Mark, MarkKind};
 use crate::source::{Fetched, LogSource, SourceError};
 use crate::tree::{LeafTile, SignedTree};
@@ -73,7 +74,14 @@ impl Examiner {
     /// Examines entries from `known` on against `tree`, for `history`.
     pub fn new(tree: SignedTree, known: u64, origin: &str, history: &LogHistory) -> Self {
         let (run_key, keeps_entries) = (*history.run_key(), history.keeps_entries());
-        Self { tree, known, origin: origin.to_owned(), tenant: tenant_of(origin), run_key, keeps_entries }
+        Self {
+            tree,
+            known,
+            origin: origin.to_owned(),
+            tenant: Base::tenant_of(origin),
+            run_key,
+            keeps_entries,
+        }
     }
 
     /// The tree.
@@ -281,8 +289,8 @@ impl Examined {
             let leaf = NodeHash::from_slice(leaf).map_or_else(String::new, |leaf| leaf.to_string());
             let detail = format!("the entry served at index {index} does not hash to its leaf {leaf}");
             let finding = Finding::new(FindingKind::EntryMismatch, detail).at_index(index);
-            self.findings.push(match run_of(entry) {
-                Some(run) => finding.in_run(&run),
+            self.findings.push(match judge::name_of(entry) {
+                Some((_, run)) => finding.in_run(&run),
                 None => finding,
             });
         }
@@ -297,20 +305,4 @@ fn vouches(vouched: &LeafTile<'_>, hashes: &[u8], width: u16) -> bool {
         LeafTile::Full(hash) => Tile::from_served(hashes, width)
             .is_ok_and(|tile| tile.subtree(0, TILE_WIDTH).as_ref() == Some(hash)),
     }
-}
-
-/// The run that an entry is about.
-pub fn run_of(entry: &[u8]) -> Option<RunId> {
-    match Entry::recognise(entry) {
-        Recognised::Ours(Entry::Seal(seal)) => Some(seal.run),
-        Recognised::Ours(Entry::Head(head)) => Some(head.run),
-        _ => None,
-    }
-}
-
-/// The tenant whose log bears `origin`, if it is an origin of a plane.
-pub fn tenant_of(origin: &str) -> Option<TenantId> {
-    let name = origin.rsplit_once("/log/").map_or(TenantId::DEFAULT, |(_, tenant)| tenant);
-    let tenant = TenantId::new(name).ok()?;
-    Base::of_origin(origin, &tenant).is_ok().then_some(tenant)
 }

@@ -7,9 +7,12 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+#[cfg(feature = "cli")]
 use crate::alert::HookError;
 use crate::history::HistoryError;
+#[cfg(feature = "cli")]
 use crate::http::FetchError;
+#[cfg(feature = "cli")]
 use crate::source::SourceError;
 use crate::trust::TrustError;
 
@@ -67,15 +70,19 @@ pub enum Failure {
     #[error(transparent)]
     History(#[from] HistoryError),
     /// Where a log or its records are to come from.
+    #[cfg(feature = "cli")]
     #[error(transparent)]
     Source(#[from] SourceError),
     /// A URL or token that no request can be made with.
+    #[cfg(feature = "cli")]
     #[error(transparent)]
     Fetch(#[from] FetchError),
     /// A test alert that nobody took.
+    #[cfg(feature = "cli")]
     #[error(transparent)]
     Hook(#[from] HookError),
     /// An address the metrics cannot be served on.
+    #[cfg(feature = "cli")]
     #[error("cannot listen on {address}: {source}")]
     Bind {
         /// The address.
@@ -99,17 +106,19 @@ impl Failure {
             | Self::TooLong { .. }
             | Self::NotA { .. }
             | Self::Trust(_)
-            | Self::Usage(_)
-            | Self::Source(SourceError::Url { .. } | SourceError::NotADirectory { .. }) => EXIT_USAGE,
+            | Self::Usage(_) => EXIT_USAGE,
+            #[cfg(feature = "cli")]
+            Self::Source(SourceError::Url { .. } | SourceError::NotADirectory { .. }) => EXIT_USAGE,
             Self::History(error) => error.exit_code(),
-            Self::Write { .. } | Self::Source(_) | Self::Fetch(_) | Self::Hook(_) | Self::Bind { .. } => {
-                EXIT_UNFINISHED
-            }
+            Self::Write { .. } => EXIT_UNFINISHED,
+            #[cfg(feature = "cli")]
+            Self::Source(_) | Self::Fetch(_) | Self::Hook(_) | Self::Bind { .. } => EXIT_UNFINISHED,
             Self::Internal(_) => EXIT_INTERNAL,
         }
     }
 }
 
+#[cfg(feature = "cli")]
 impl From<tokio::task::JoinError> for Failure {
     fn from(error: tokio::task::JoinError) -> Self {
         Self::Internal(error.to_string())

@@ -1,7 +1,9 @@
 //! An export file, checked offline: streamed once, in bounded memory.
 
 use std::collections::HashSet;
+#[cfg(feature = "cli")]
 use std::fs::File;
+#[cfg(feature = "cli")]
 use std::io::BufReader;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -20,9 +22,7 @@ use runseal_tlog::inclusion;
 use runseal_tlog::tree::Frontier;
 
 use crate::agentplane;
-use crate::audit::close_records;
 use crate::checkpoint::{self, Signed};
-use crate::entries::tenant_of;
 use crate::error::Failure;
 use crate::export_lines;
 use crate::export_runs::RunBlocks;
@@ -30,7 +30,9 @@ use crate::history::{History, HistoryError, LOOSE_ENTRIES, LogHistory, PROGRESS}
 use crate::judge;
 use crate::ledger::{Mark, MarkKind, add_segment};
 use crate::lines::LineReader;
+#[cfg(feature = "cli")]
 use crate::progress::Progress;
+use crate::runs;
 use crate::steps::{self, Against, StepsFile};
 use crate::trust::Trust;
 
@@ -43,6 +45,7 @@ const FAULTS_MAX: usize = 100;
 ///
 /// # Errors
 /// [`Failure`] when the file cannot be read or is no export, or trust is not configured for its log.
+#[cfg(feature = "cli")]
 pub fn check(
     path: &Path,
     trust: &Trust,
@@ -52,13 +55,31 @@ pub fn check(
 ) -> Result<Report, Failure> {
     let file = File::open(path).map_err(|source| Failure::Read { path: path.to_owned(), source })?;
     let length = file.metadata().map_or(0, |meta| meta.len());
-    let mut lines = LineReader::new(BufReader::with_capacity(1 << 20, file), path);
     let bar = progress.bytes("export", length);
+    let mut lines = LineReader::new(BufReader::with_capacity(1 << 20, file), path);
+    let scratch = History::scratch(true)?;
+    check_lines(&mut lines, path, trust, outside, against, scratch, &|bytes| bar.advance(bytes))
+}
+
+/// Checks the lines of an export, whatever they come from. `path` is what failures call it, `scratch` an empty
+/// history for the entries, and `advance` is told of bytes done.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_lines(
+    lines: &mut LineReader<'_>,
+    path: &Path,
+    trust: &Trust,
+    outside: Option<&[u8]>,
+    against: &Against,
+    scratch: History,
+    advance: &dyn Fn(u64),
+) -> Result<Report, Failure> {
     let Some(first) = lines.next_line()?.map(<[u8]>::to_vec) else {
         return Err(not_an_export(path, "it is empty"));
     };
     if agentplane::claims(&first) {
-        return agentplane::check(&first, &mut lines, path, trust, outside, &bar);
+        return agentplane::check(&first, lines, path, trust, outside, advance);
     }
     let header = match ExportLine::parse(&first) {
         Ok(ExportLine::Header(header)) => header,
@@ -67,13 +88,13 @@ pub fn check(
         Err(error) => return Err(not_an_export(path, &error.to_string())),
     };
     trust.choose(Some(&header.origin))?;
-    let history = Arc::new(History::scratch(true)?).log(&header.origin)?;
+    let history = Arc::new(scratch).log(&header.origin)?;
     let mut check = ExportCheck::new(header, trust, history, against);
     if let Some(outside) = outside {
         check.outside(trust, outside);
     }
-    export_lines::for_each(&mut lines, |(number, length, line)| {
-        bar.advance(length as u64 + 1);
+    export_lines::for_each(lines, |(number, length, line)| {
+        advance(length as u64 + 1);
         check.line(number, line)?;
         if check.line_faults <= FAULTS_MAX {
             return Ok(ControlFlow::Continue(()));
@@ -82,7 +103,7 @@ pub fn check(
         check.report.not_checked.push(gap);
         Ok(ControlFlow::Break(()))
     })?;
-    check.finish(&lines)
+    check.finish(lines)
 }
 
 fn not_an_export(path: &Path, reason: &str) -> Failure {
@@ -141,7 +162,7 @@ impl<'k> ExportCheck<'k> {
             report.findings.push(Finding::new(FindingKind::TenantMismatch, detail));
         }
         let blocks = RunBlocks::new(history.clone(), header.tenant.clone(), u64::MAX, against);
-        let tenant = tenant_of(&header.origin);
+        let tenant = Base::tenant_of(&header.origin);
         Self {
             report,
             line_faults: 0,
@@ -384,7 +405,7 @@ impl<'k> ExportCheck<'k> {
         let sound = blocks.findings.is_empty() && blocks.gaps.is_empty() && end.is_some();
         self.report.findings.extend(blocks.findings);
         self.report.not_checked.extend(blocks.gaps);
-        close_records(&mut self.report, sound, blocks.unpinned, blocks.signed);
+        runs::close(&mut self.report, sound, blocks.unpinned, blocks.signed);
         steps::close(&mut self.report, self.steps, blocks.steps);
         if self.foreign > 0 {
             let what = format!("{} entries of other programs", self.foreign);
@@ -510,6 +531,7 @@ impl<'k> ExportCheck<'k> {
 ///
 /// # Errors
 /// [`Failure`].
+#[cfg(feature = "cli")]
 pub fn check_records(
     path: &Path,
     report: &mut Report,
@@ -624,7 +646,7 @@ pub fn check_records(
     let sound = blocks.findings.is_empty() && blocks.gaps.is_empty() && faults == 0 && !lines.cut;
     report.findings.extend(blocks.findings);
     report.not_checked.extend(blocks.gaps);
-    close_records(report, sound, blocks.unpinned, blocks.signed);
+    runs::close(report, sound, blocks.unpinned, blocks.signed);
     steps::close(report, against.steps.as_deref(), blocks.steps);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Export lines, read and parsed ahead on a thread of their own.
+//! Export lines, read and parsed ahead on a thread of their own where there are threads.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc;
@@ -26,6 +26,9 @@ pub fn for_each(
     lines: &mut LineReader<'_>,
     mut take: impl FnMut(Parsed) -> Result<ControlFlow<()>, Failure>,
 ) -> Result<(), Failure> {
+    if cfg!(target_family = "wasm") {
+        return in_turn(lines, take);
+    }
     thread::scope(|scope| {
         let (batches, parsed) = mpsc::sync_channel::<Vec<Parsed>>(AHEAD);
         let reader = scope.spawn(move || read(lines, &batches));
@@ -39,6 +42,20 @@ pub fn for_each(
     })
 }
 
+/// The same on one thread.
+fn in_turn(
+    lines: &mut LineReader<'_>,
+    mut take: impl FnMut(Parsed) -> Result<ControlFlow<()>, Failure>,
+) -> Result<(), Failure> {
+    while let Some(line) = lines.next_line()? {
+        let (length, parsed) = (line.len(), ExportLine::parse(line));
+        if take((lines.number, length, parsed))?.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
 fn read(lines: &mut LineReader<'_>, batches: &mpsc::SyncSender<Vec<Parsed>>) -> Result<(), Failure> {
     loop {
         let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -50,6 +67,34 @@ fn read(lines: &mut LineReader<'_>, batches: &mpsc::SyncSender<Vec<Parsed>>) -> 
         }
         if batch.is_empty() || batches.send(batch).is_err() {
             return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+    use std::path::Path;
+
+    #[test]
+    fn one_thread_and_two_hand_over_the_same_lines_and_stop_where_enough_is_seen() {
+        let end =
+            "{\"kind\":\"runseal.export.end\",\"entries\":0,\"runs\":0,\"records\":0,\"unreadable\":[]}";
+        let text = format!("{end}\n\nno line\n{end}\n").repeat(9) + "cut";
+        let path = Path::new("lines");
+        for enough in [1, 20, usize::MAX] {
+            let collect = |found: &mut Vec<String>, line: Parsed| {
+                found.push(format!("{line:?}"));
+                Ok(if found.len() == enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            };
+            let (mut ahead, mut inline) = (Vec::new(), Vec::new());
+            for_each(&mut LineReader::new(Cursor::new(&text), path), |line| collect(&mut ahead, line))
+                .unwrap();
+            in_turn(&mut LineReader::new(Cursor::new(&text), path), |line| collect(&mut inline, line))
+                .unwrap();
+            assert_eq!(ahead.len(), enough.min(36));
+            assert_eq!(ahead, inline);
         }
     }
 }

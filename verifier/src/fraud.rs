@@ -1,5 +1,7 @@
 //! Fraud proofs, checked offline under a policy.
 
+use runseal_evidence::finding::{Finding, FindingKind};
+use runseal_evidence::report::{Command, LogState, NotChecked, Report, Scope};
 use runseal_tlog::checkpoint::Checkpoint;
 use runseal_tlog::fraud::{Fraud, FraudProof, FraudProofError, NoFraud};
 use runseal_tlog::policy::Policy;
@@ -38,4 +40,33 @@ pub fn check(bytes: &[u8], policy: &Policy) -> Result<Fraud, NoConviction> {
         return Err(NoConviction::UnknownLog(newer.origin().to_owned()));
     }
     Ok(proof.verify(keys)?)
+}
+
+/// The report of a fraud proof that stands.
+pub fn report(fraud: &Fraud, bytes: u64) -> Report {
+    let mut report = Report::new(Command::Fraud, Scope::FraudProof);
+    let (older, newer) = (fraud.older.checkpoint(), fraud.newer.checkpoint());
+    report.log = Some(LogState {
+        origin: newer.origin().to_owned(),
+        size: newer.size(),
+        root: newer.root().to_base64(),
+        checkpoint: fraud.newer.note().to_string(),
+    });
+    report.counts.bytes = bytes;
+    report.passed("log-signature", format!("both checkpoints are signed by {}", newer.origin()));
+    report.failed("consistency", "the two trees cannot both be true");
+    let detail = format!(
+        "{} signed two histories: size {} with root {}, and size {} with root {}, whose first {} entries have root {}",
+        older.origin(),
+        older.size(),
+        older.root(),
+        newer.size(),
+        newer.root(),
+        older.size(),
+        fraud.implied_older_root
+    );
+    report.findings.push(Finding::new(FindingKind::Fork, detail));
+    let why = "the log's own signatures convict it, whoever else has seen the two";
+    report.not_checked.push(NotChecked::out_of_scope("cosignatures on the two checkpoints", why));
+    report
 }

@@ -25,7 +25,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(feature = "cli")]
 use redb::backends::FileBackend;
+use redb::backends::InMemoryBackend;
 use redb::{
     Database, DatabaseError, Durability, ReadTransaction, ReadableDatabase as _, ReadableTable as _,
     StorageError, TableDefinition, WriteTransaction,
@@ -231,12 +233,11 @@ impl History {
             return Err(foreign("it is a directory".to_owned()));
         }
         // redb opens a file for writing alone, and makes a database of an empty one.
-        let probe = File::options().read(true).write(true).open(path);
+        let probe = File::options().read(true).write(true).open(path).and_then(|file| file.metadata());
         let probe = probe.map_err(|source| HistoryError::Access { path: path.to_owned(), source })?;
-        if probe.metadata().is_ok_and(|meta| meta.len() == 0) {
+        if probe.len() == 0 {
             return Err(foreign("it is empty".to_owned()));
         }
-        drop(probe);
         let db = builder().open(path).map_err(|error| opening(path, error))?;
         let (format, key) = {
             let read = db.begin_read()?;
@@ -267,11 +268,25 @@ impl History {
         }
     }
 
+    /// A history in memory, with all that is put into it. `run_key` is random: without knowing it nobody can name
+    /// two runs that share a hash.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn in_memory(run_key: [u8; 16]) -> Result<Self, HistoryError> {
+        let db = builder().create_with_backend(InMemoryBackend::new())?;
+        let history =
+            Self { db, keeps_entries: true, keeps_tiles: true, durability: Durability::None, run_key };
+        history.initialise()?;
+        Ok(history)
+    }
+
     /// A history that lives as long as this process, in an unlinked temporary file. Without entries it keeps no
     /// tiles either, but only which entries each run has.
     ///
     /// # Errors
     /// [`HistoryError`].
+    #[cfg(feature = "cli")]
     pub fn scratch(keeps_entries: bool) -> Result<Self, HistoryError> {
         let place = std::env::temp_dir();
         let file = tempfile::tempfile_in(&place)

@@ -1,7 +1,6 @@
 //! Lines out of a stream or a file, each bounded.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead, Read as _};
 use std::path::Path;
 
 use runseal_evidence::export::LINE_BYTES_MAX;
@@ -84,9 +83,8 @@ impl Lines {
 }
 
 /// Whole lines of a file, one at a time.
-#[derive(Debug)]
 pub struct LineReader<'p> {
-    file: BufReader<File>,
+    file: Box<dyn BufRead + Send + 'p>,
     path: &'p Path,
     buffer: Vec<u8>,
     /// Lines read.
@@ -100,9 +98,17 @@ pub struct LineReader<'p> {
 }
 
 impl<'p> LineReader<'p> {
-    /// Reads lines of a file.
-    pub const fn new(file: BufReader<File>, path: &'p Path) -> Self {
-        Self { file, path, buffer: Vec::new(), number: 0, bytes: 0, cut: false, too_long: false }
+    /// Reads the lines of a file; `path` is what a failure calls it.
+    pub fn new(file: impl BufRead + Send + 'p, path: &'p Path) -> Self {
+        Self {
+            file: Box::new(file),
+            path,
+            buffer: Vec::new(),
+            number: 0,
+            bytes: 0,
+            cut: false,
+            too_long: false,
+        }
     }
 
     /// The next line without its line feed; `None` at the end, or where the rest is no line.

@@ -9,6 +9,7 @@ use runseal_tlog::proof::{HEADER, ProofError, TlogProof};
 
 use crate::checkpoint;
 use crate::error::Failure;
+use crate::judge;
 use crate::trust::{Trust, TrustError};
 
 /// Longest proof file read: a note, 63 hashes and an entry in base64.
@@ -63,8 +64,8 @@ pub fn check(
         Err(error) => {
             report.failed("inclusion", error.to_string());
             let finding = Finding::new(FindingKind::EntryMismatch, error.to_string()).at_index(proof.index);
-            report.findings.push(match crate::entries::run_of(entry) {
-                Some(run) => finding.in_run(&run),
+            report.findings.push(match judge::name_of(entry) {
+                Some((_, run)) => finding.in_run(&run),
                 None => finding,
             });
         }

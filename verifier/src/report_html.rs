@@ -64,6 +64,7 @@ fn summary(page: &mut String, report: &Report, now: u64) {
         Scope::Export => "a complete export",
         Scope::ExportPartial => "an export of chosen runs",
         Scope::Proof => "one proof",
+        Scope::FraudProof => "two signed checkpoints",
     };
     page.push_str("<section>\n<h2>What this is about</h2>\n<dl>\n");
     let mut row = |name: &str, value: &str| {

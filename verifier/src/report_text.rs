@@ -125,6 +125,7 @@ const fn scope(scope: Scope) -> &'static str {
         Scope::Export => "a complete export",
         Scope::ExportPartial => "an export of chosen runs",
         Scope::Proof => "one proof",
+        Scope::FraudProof => "two signed checkpoints",
     }
 }
 

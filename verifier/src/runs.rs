@@ -7,7 +7,7 @@ use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::json::Json;
 use runseal_evidence::name::{RunId, TenantId};
 use runseal_evidence::payload::Meaning;
-use runseal_evidence::report::NotChecked;
+use runseal_evidence::report::{NotChecked, Report};
 
 use crate::steps::{self, Against, Held};
 
@@ -345,5 +345,28 @@ impl<'k> RunCheck<'k> {
             );
             self.found(FindingKind::RunEdited, index, Some(sealed), detail);
         }
+    }
+}
+
+/// Says what checking the records of all runs came to.
+pub fn close(report: &mut Report, sound: bool, unpinned: u64, signed: u64) {
+    let (runs, records) = (report.counts.runs, report.counts.records);
+    if sound {
+        report.passed(
+            "records",
+            format!("{records} records of {runs} runs give the chains that the log holds"),
+        );
+    } else {
+        report.failed("records", format!("not every one of {runs} runs is as the log holds it"));
+    }
+    if unpinned > 0 {
+        let why = "they are newer than the last entry of their run; a later checkpoint pins them";
+        report
+            .not_checked
+            .push(NotChecked::out_of_scope(format!("the newest records of {unpinned} open runs"), why));
+    }
+    if signed > 0 {
+        let why = "no --record-key was given";
+        report.not_checked.push(NotChecked::out_of_scope(format!("the signatures of {signed} records"), why));
     }
 }

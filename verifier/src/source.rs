@@ -15,13 +15,12 @@ use runseal_tlog::tile::{TileKind, TilePath};
 use thiserror::Error;
 use url::Url;
 
+use crate::checkpoint::NOTE_BYTES_MAX;
 use crate::http::{Body, Client, FetchError, Token};
 
 /// Longest bundle fetched beside others: 256 entries of 4,096 bytes, the most that ours have, and some room.
 /// Longer ones are fetched one at a time, so that no log decides how much memory an audit takes.
 pub const BUNDLE_BYTES_USUAL: usize = 5 << 18;
-/// Longest checkpoint note accepted: 128 ML-DSA-44 lines and long names fit.
-pub const NOTE_BYTES_MAX: usize = 1 << 20;
 
 /// Why a part of a log could not be had.
 #[derive(Debug, Error)]

@@ -9,8 +9,10 @@ use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::json::Json;
 use runseal_evidence::name::{RunId, TenantId};
 use runseal_evidence::report::{NotChecked, Report};
-use runseal_evidence::signature::RecordVerifier;
+use runseal_evidence::signature::{RecordKeyError, RecordVerifier};
 use runseal_evidence::steps::{AuditedSteps, Standing, StepsAudit, StepsCommitment};
+use runseal_tlog::key::{Algorithm, KeyError, VerifierKey};
+use thiserror::Error;
 
 use crate::error::Failure;
 
@@ -21,6 +23,35 @@ pub struct Against {
     pub record_keys: Vec<RecordVerifier>,
     /// The file of the steps that the runs' conclusions commit to, where one was given.
     pub steps: Option<Arc<StepsFile>>,
+}
+
+/// Why a vkey is not that of a key that signs records.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RecordVkeyError {
+    /// It is no vkey.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// It is of another kind of key.
+    #[error("a record key has type 0x01")]
+    Algorithm,
+    /// Its public key or its name is refused.
+    #[error(transparent)]
+    Refused(#[from] RecordKeyError),
+}
+
+/// Reads the vkey of a key that signs records.
+///
+/// # Errors
+/// [`RecordVkeyError`].
+pub fn record_key(vkey: &str) -> Result<RecordVerifier, RecordVkeyError> {
+    let key: VerifierKey = vkey.parse()?;
+    let public = match key.algorithm() {
+        Algorithm::Ed25519 => key.public_key().try_into().ok(),
+        _ => None,
+    };
+    let public: [u8; 32] = public.ok_or(RecordVkeyError::Algorithm)?;
+    Ok(RecordVerifier::new(key.name().as_str(), &public)?)
 }
 
 /// A file of steps, read.

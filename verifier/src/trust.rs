@@ -81,10 +81,17 @@ impl Trust {
     /// # Errors
     /// [`Failure`].
     pub fn load(path: &Path) -> Result<Self, Failure> {
-        let bytes = file::read(path, "tlog-policy file", POLICY_BYTES_MAX)?;
+        Ok(Self::parse(&file::read(path, "tlog-policy file", POLICY_BYTES_MAX)?, path)?)
+    }
+
+    /// Reads a policy; `path` is what errors call it.
+    ///
+    /// # Errors
+    /// [`TrustError`].
+    pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, TrustError> {
         let policy =
-            Policy::parse(&bytes).map_err(|source| TrustError::Policy { path: path.to_owned(), source })?;
-        let dates = PolicyDates::parse(&bytes)
+            Policy::parse(bytes).map_err(|source| TrustError::Policy { path: path.to_owned(), source })?;
+        let dates = PolicyDates::parse(bytes)
             .map_err(|source| TrustError::Dates { path: path.to_owned(), source })?;
         Ok(Self { policy, dates, path: path.to_owned() })
     }

@@ -20,12 +20,12 @@ use sha2::{Digest as _, Sha256};
 
 use crate::audit::Audited;
 use crate::blocking::blocking;
-use crate::checkpoint;
+use crate::checkpoint::{self, NOTE_BYTES_MAX};
 use crate::clock;
 use crate::error::Failure;
 use crate::history::{History, LogHistory};
 use crate::http::{Client, FetchError};
-use crate::source::{LogSource, NOTE_BYTES_MAX, http_prefix, join};
+use crate::source::{LogSource, http_prefix, join};
 use crate::tree::FetchedTree;
 use crate::trust::Trust;
 

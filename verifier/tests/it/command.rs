@@ -50,7 +50,7 @@ pub(crate) fn run(plane: &Plane, args: &[&str]) -> Run {
     let _ = std::fs::remove_file(&json);
     let mut command = verifier();
     command.args(args);
-    if !matches!(args.first(), Some(&"fraud" | &"history")) {
+    if !matches!(args.first(), Some(&"history")) {
         command.arg("--json").arg(&json);
     }
     finish(&command.output().unwrap(), &json)

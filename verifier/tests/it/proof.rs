@@ -6,6 +6,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use runseal_evidence::finding::FindingKind::*;
+use runseal_evidence::report::{Scope, Verdict};
 use serde_json::Value;
 
 use crate::command::{run, text, verifier};
@@ -63,6 +64,10 @@ fn a_fraud_proof_convicts_only_where_it_holds() {
     let proven = check(&split);
     assert_eq!(proven.code, 1, "{}", proven.show());
     assert!(proven.stdout.contains("signed two histories"), "{}", proven.stdout);
+    assert_eq!(proven.kinds(), [Fork]);
+    let report = proven.report();
+    assert_eq!((report.verdict(), report.scope), (Verdict::Tampered, Scope::FraudProof));
+    assert_eq!(report.log.as_ref().map(|log| log.checkpoint.clone()), Some(other.note(9).to_string()));
     for (what, proof) in [
         ("one history", format!("runseal/fraud-proof@v1\n\n{}\n{}", plane.note(9), plane.note(9))),
         ("growth", format!("runseal/fraud-proof@v1\n\n{}\n{}", plane.note(5), plane.note(9))),
@@ -82,6 +87,7 @@ fn a_fraud_proof_convicts_only_where_it_holds() {
         let result = check(&proof);
         assert_eq!(result.code, 2, "{what}: {}", result.show());
         assert!(result.stderr.contains("proves nothing"), "{what}: {}", result.show());
+        assert!(result.report.is_none(), "{what}: what proves nothing gets no report");
     }
 }
 
