@@ -195,8 +195,8 @@ impl Entry {
 
     /// Reads an entry of ours. Whatever is accepted encodes to the same bytes.
     pub fn parse(bytes: &[u8]) -> Result<Self, EntryError> {
-        if let Some(entry) = Plain(bytes).entry() {
-            return Ok(entry);
+        if let Some(view) = EntryView::plain(bytes) {
+            return Ok(view.to_entry());
         }
         Self::parse_by_member(bytes)
     }
@@ -262,39 +262,87 @@ impl TenantLog {
     }
 }
 
-/// Reads a seal or head whose bytes are plainly in their one spelling, which nearly all are: an auditor reads
-/// millions of them. Whatever it does not take is read member by member, which also says what is wrong.
+/// A seal or head as it stands in its bytes: read whole and held to every rule, but copied nowhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryView<'a> {
+    chain: ChainHash,
+    outcome: Option<&'a str>,
+    records: RecordCount,
+    run: &'a str,
+    tenant: &'a str,
+}
+
+impl<'a> EntryView<'a> {
+    /// Reads a seal or head whose bytes are plainly in their one spelling, which nearly all are: an auditor reads
+    /// millions of them. Of whatever this does not take [`Entry::recognise`] says what it is.
+    pub fn plain(bytes: &'a [u8]) -> Option<Self> {
+        if bytes.len() > ENTRY_BYTES_MAX { None } else { Plain(bytes).entry() }
+    }
+
+    /// Whether it is a seal, else a head.
+    pub fn is_seal(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    /// How many records it speaks for.
+    pub fn records(&self) -> RecordCount {
+        self.records
+    }
+
+    /// The run, a [`RunId`].
+    pub fn run(&self) -> &'a str {
+        self.run
+    }
+
+    /// Whose run it is, a [`TenantId`].
+    pub fn tenant(&self) -> &'a str {
+        self.tenant
+    }
+
+    /// The entry by itself.
+    pub fn to_entry(&self) -> Entry {
+        let &Self { chain, outcome, records, run, tenant } = self;
+        let (run, tenant) = (RunId::checked(run), TenantId::checked(tenant));
+        match outcome {
+            Some(outcome) => {
+                Entry::Seal(Seal { chain, outcome: Outcome::checked(outcome), records, run, tenant })
+            }
+            None => Entry::Head(Head { chain, records, run, tenant }),
+        }
+    }
+}
+
+/// What is left to read of a plain entry.
 struct Plain<'a>(&'a [u8]);
 
 impl<'a> Plain<'a> {
-    fn entry(mut self) -> Option<Entry> {
+    fn entry(mut self) -> Option<EntryView<'a>> {
         self.skip(br#"{"chain":""#)?;
-        let chain = self.until_quote()?.parse().ok()?;
-        self.skip(br#","kind":""#)?;
+        let (chain, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        let chain = ChainHash::from_hex(chain).ok()?;
+        self.skip(br#"","kind":""#)?;
         let outcome = match self.until_quote()? {
             "seal" => {
                 self.skip(br#","outcome":""#)?;
-                Some(Outcome::new(self.until_quote()?).ok()?)
+                Some(self.until_quote()?)
             }
             "head" => None,
             _ => return None,
         };
+        outcome.map_or(Ok(()), Outcome::check).ok()?;
         self.skip(br#","records":"#)?;
         let digits = self.0.iter().position(|byte| *byte == b',')?;
         let (records, rest) = self.0.split_at(digits);
         self.0 = rest;
         let records = RecordCount::new(decimal::parse(std::str::from_utf8(records).ok()?)?)?;
         self.skip(br#","run":""#)?;
-        let run = RunId::new(self.until_quote()?).ok()?;
+        let run = self.until_quote()?;
+        RunId::check(run).ok()?;
         self.skip(br#","tenant":""#)?;
-        let tenant = TenantId::new(self.until_quote()?).ok()?;
-        if self.0 != br#","v":1}"# {
-            return None;
-        }
-        Some(match outcome {
-            Some(outcome) => Entry::Seal(Seal { chain, outcome, records, run, tenant }),
-            None => Entry::Head(Head { chain, records, run, tenant }),
-        })
+        let tenant = self.until_quote()?;
+        TenantId::check(tenant).ok()?;
+        (self.0 == br#","v":1}"#).then_some(EntryView { chain, outcome, records, run, tenant })
     }
 
     fn skip(&mut self, expected: &[u8]) -> Option<()> {
@@ -506,8 +554,9 @@ mod tests {
     #[test]
     fn the_plain_reading_takes_seals_and_heads_and_nothing_that_the_other_refuses() {
         for plain in [SEAL, HEAD] {
-            assert_eq!(Plain(plain.as_bytes()).entry(), Entry::parse_by_member(plain.as_bytes()).ok());
-            assert!(Plain(plain.as_bytes()).entry().is_some());
+            let view = EntryView::plain(plain.as_bytes()).unwrap();
+            assert_eq!(Ok(view.to_entry()), Entry::parse_by_member(plain.as_bytes()));
+            assert_eq!((view.is_seal(), view.run(), view.tenant()), (plain == SEAL, "run-1", "acme"));
             // Every change of one byte, and every cut.
             for at in 0..plain.len() {
                 for byte in [
@@ -516,11 +565,11 @@ mod tests {
                 ] {
                     let mut changed = plain.as_bytes().to_vec();
                     changed[at] = byte;
-                    if let Some(entry) = Plain(&changed).entry() {
-                        assert_eq!(Entry::parse_by_member(&changed), Ok(entry), "{at} {byte}");
+                    if let Some(view) = EntryView::plain(&changed) {
+                        assert_eq!(Entry::parse_by_member(&changed), Ok(view.to_entry()), "{at} {byte}");
                     }
                 }
-                assert_eq!(Plain(&plain.as_bytes()[..at]).entry(), None);
+                assert_eq!(EntryView::plain(&plain.as_bytes()[..at]), None);
             }
         }
     }

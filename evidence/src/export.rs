@@ -374,8 +374,8 @@ fn read_record(members: &mut Envelope<'_>, raws: &mut Vec<u8>) -> Option<RecordA
     if !members.text_into("raw", raws).ok()? {
         return None;
     }
-    let prev = members.text("prev").ok()??.parse().ok()?;
-    let hash = members.text("hash").ok()??.parse().ok()?;
+    let prev = ChainHash::from_hex(members.quoted("prev")?).ok()?;
+    let hash = ChainHash::from_hex(members.quoted("hash")?).ok()?;
     let signature = match members.value("signature").ok()?? {
         "null" => None,
         signature => Some(serde_json::from_str(signature).ok()?),

@@ -217,6 +217,16 @@ impl<'a> RecordView<'a> {
         self.at
     }
 
+    /// The case it belongs to, a [`CaseId`].
+    pub fn case(&self) -> Option<&str> {
+        self.case.as_deref()
+    }
+
+    /// The effect it belongs to, an [`EffectKey`].
+    pub fn effect(&self) -> Option<&str> {
+        self.effect.as_deref()
+    }
+
     /// The epoch of the lease the record was written under.
     pub fn epoch(&self) -> u64 {
         self.epoch
@@ -230,6 +240,11 @@ impl<'a> RecordView<'a> {
     /// The content in compact form.
     pub fn payload(&self) -> &'a str {
         self.payload
+    }
+
+    /// The content by itself.
+    pub fn to_payload(&self) -> Json {
+        Json::from_compact(self.payload)
     }
 
     /// The run it belongs to, a [`RunId`].
@@ -251,7 +266,7 @@ impl<'a> RecordView<'a> {
     pub fn to_record(&self) -> Record {
         let draft = RecordDraft {
             kind: Kind::checked(&self.kind),
-            payload: Json::from_compact(self.payload),
+            payload: self.to_payload(),
             effect: self.effect.as_deref().map(EffectKey::checked),
             case: self.case.as_deref().map(CaseId::checked),
         };
@@ -312,6 +327,7 @@ struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
+    #[inline]
     fn value(&mut self, expected: &'static str) -> Result<&'a str, RecordFault> {
         match self.next(expected)? {
             Some(value) => Ok(value),
@@ -319,23 +335,31 @@ impl<'a> Members<'a> {
         }
     }
 
+    #[inline]
     fn next(&mut self, name: &'static str) -> Result<Option<&'a str>, RecordFault> {
         let value = self.envelope.value(name)?;
         self.taken += usize::from(value.is_some());
         Ok(value)
     }
 
+    #[inline]
     fn text(&mut self, member: &'static str) -> Result<Cow<'a, str>, RecordFault> {
-        json::text_of(self.value(member)?).ok_or(RecordFault::NotAString { member })
+        self.optional_text(member)?.ok_or_else(|| self.misplaced(member))
     }
 
+    #[inline]
     fn optional_text(&mut self, member: &'static str) -> Result<Option<Cow<'a, str>>, RecordFault> {
+        if let Some(text) = self.envelope.text(member)? {
+            self.taken += 1;
+            return Ok(Some(text));
+        }
         match self.next(member)? {
-            Some(value) => json::text_of(value).map(Some).ok_or(RecordFault::NotAString { member }),
+            Some(_) => Err(RecordFault::NotAString { member }),
             None => Ok(None),
         }
     }
 
+    #[inline]
     fn integer(&mut self, member: &'static str) -> Result<u64, RecordFault> {
         decimal::parse(self.value(member)?).ok_or(RecordFault::NotAnInteger { member })
     }

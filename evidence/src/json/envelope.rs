@@ -8,6 +8,9 @@ use super::{
     string::Decode,
 };
 
+/// Room for the characters of a string in which some are escaped.
+const TEXT_CAPACITY: usize = 512;
+
 /// The members of a compact object, taken one after the other in the one order they may have.
 ///
 /// Member names must be ones that the compact form spells as they are. No two members share a name, as each is
@@ -22,6 +25,7 @@ impl<'a> Envelope<'a> {
     }
 
     /// The value of the member called `name` if it stands next, else `None` and nothing is passed.
+    #[inline]
     pub(crate) fn value(&mut self, name: &str) -> Result<Option<&'a str>, JsonError> {
         if !self.pass_name(name) {
             return Ok(None);
@@ -31,13 +35,27 @@ impl<'a> Envelope<'a> {
         Ok(Some(&self.scanner.text[start..self.scanner.at]))
     }
 
-    /// The characters of the member called `name` if it stands next and is a string, else `None`.
+    /// The characters of the member called `name` if it stands next and is a string, else `None` and nothing is
+    /// passed.
+    #[inline]
     pub(crate) fn text(&mut self, name: &str) -> Result<Option<Cow<'a, str>>, JsonError> {
-        if !self.pass_name(name) || self.scanner.bytes.get(self.scanner.at) != Some(&b'"') {
+        if !self.pass_string_name(name) {
             return Ok(None);
         }
-        let capacity = self.scanner.bytes.len() - self.scanner.at;
+        let capacity = TEXT_CAPACITY.min(self.scanner.bytes.len() - self.scanner.at);
         self.scanner.string(Decode::Yes { capacity }).map(Some)
+    }
+
+    /// What stands between the quotes of the member called `name` if it stands next and is a string of `N` bytes,
+    /// else `None`. Whether those bytes are characters that stand for themselves is for the caller to see.
+    #[inline]
+    pub(crate) fn quoted<const N: usize>(&mut self, name: &str) -> Option<&'a [u8; N]> {
+        if !self.pass_string_name(name) {
+            return None;
+        }
+        let (quoted, rest) = self.scanner.bytes[self.scanner.at + 1..].split_first_chunk()?;
+        self.scanner.at += N + 2;
+        (rest.first() == Some(&b'"')).then_some(quoted)
     }
 
     /// True where nothing follows but the end of the object and of the text.
@@ -47,12 +65,23 @@ impl<'a> Envelope<'a> {
 
     /// Appends the characters of the member called `name` if it stands next and is a string; else `false`.
     pub(crate) fn text_into(&mut self, name: &str, out: &mut Vec<u8>) -> Result<bool, JsonError> {
-        if !self.pass_name(name) || self.scanner.bytes.get(self.scanner.at) != Some(&b'"') {
+        if !self.pass_string_name(name) {
             return Ok(false);
         }
         self.scanner.string_into(out).map(|()| true)
     }
 
+    #[inline]
+    fn pass_string_name(&mut self, name: &str) -> bool {
+        let before = self.scanner.at;
+        let is_string = self.pass_name(name) && self.scanner.bytes.get(self.scanner.at) == Some(&b'"');
+        if !is_string {
+            self.scanner.at = before;
+        }
+        is_string
+    }
+
+    #[inline]
     fn pass_name(&mut self, name: &str) -> bool {
         let bracket = if self.scanner.at == 0 { b'{' } else { b',' };
         let value = match &self.scanner.bytes[self.scanner.at..] {

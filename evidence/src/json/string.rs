@@ -63,43 +63,63 @@ impl<'a> Scanner<'a> {
     /// The same as [`Self::string`] for a caller that reads many strings: one pass, into memory it has.
     pub(super) fn string_into(&mut self, out: &mut Vec<u8>) -> Result<(), JsonError> {
         debug_assert!(self.form == Form::Compact);
+        let start = out.len();
         self.at += 1;
+        // No character is spelled shorter than it is: there is room for all that may come.
+        out.resize(start + self.bytes.len() - self.at, 0);
+        let decoded = self.decode(&mut out[start..]);
+        out.truncate(start + decoded.as_ref().copied().unwrap_or(0));
+        decoded.map(drop)
+    }
+
+    /// Decodes what is left of a string into `room`, which is as long as what is left of the text, and says how
+    /// many bytes that gave.
+    fn decode(&mut self, room: &mut [u8]) -> Result<usize, JsonError> {
+        let bytes = self.bytes;
+        let (mut at, mut end) = (self.at, 0);
         loop {
-            while let Some(chunk) = self.bytes[self.at..].first_chunk::<WORD>() {
-                let plain = plain_in_word(*chunk);
-                // A store of fixed length, cut back, costs less than one of the right length.
-                out.extend_from_slice(chunk);
-                self.at += plain;
+            let mut words = 0;
+            while let (Some(word), Some(to)) =
+                (bytes[at..].first_chunk::<WORD>(), room[end..].first_chunk_mut::<WORD>())
+            {
+                // What follows the plain bytes is written over by what comes next.
+                *to = *word;
+                let plain = plain_in_word(*word);
+                (at, end) = (at + plain, end + plain);
                 if plain < WORD {
-                    out.truncate(out.len() - (WORD - plain));
                     break;
                 }
-                if let Some(more) = long_plain_length(&self.bytes[self.at..]) {
-                    out.extend_from_slice(&self.bytes[self.at..self.at + more]);
-                    self.at += more;
+                words += 1;
+                if words == WORDS_BEFORE_STRETCHES {
+                    let more = plain_stretches(&bytes[at..]);
+                    room[end..end + more].copy_from_slice(&bytes[at..at + more]);
+                    (at, end) = (at + more, end + more);
+                    words = 0;
                 }
             }
-            match self.bytes.get(self.at) {
+            self.at = at;
+            match bytes.get(at) {
                 None => return Err(self.error(JsonFault::End { expected: "'\"'" })),
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(());
+                    return Ok(end);
                 }
-                Some(b'\\') => match self.bytes.get(self.at + 1).map(|second| SHORT[usize::from(*second)]) {
+                Some(b'\\') => match bytes.get(at + 1).map(|second| SHORT[usize::from(*second)]) {
                     Some(escaped) if escaped != 0 => {
-                        out.push(escaped);
-                        self.at += 2;
+                        room[end] = escaped;
+                        (at, end) = (at + 2, end + 1);
                     }
                     _ => {
                         let escaped = self.long_escape(&mut 0)?;
-                        out.extend_from_slice(escaped.encode_utf8(&mut [0; 4]).as_bytes());
+                        end += escaped.encode_utf8(&mut room[end..]).len();
+                        at = self.at;
                     }
                 },
                 Some(0..b' ') => return Err(self.error(JsonFault::Control)),
                 // Less than a word is left.
                 Some(plain) => {
-                    out.push(*plain);
-                    self.at += 1;
+                    room[end] = *plain;
+                    (at, end) = (at + 1, end + 1);
                 }
             }
         }
@@ -199,20 +219,27 @@ pub(crate) fn push_string(out: &mut String, text: &str) {
 
 /// Length of the longest prefix without `"`, `\` and control characters below U+0020.
 fn plain_length(bytes: &[u8]) -> usize {
-    let mut at = 0;
+    let (mut at, mut words) = (0, 0);
     while let Some(&chunk) = bytes[at..].first_chunk::<WORD>() {
         let plain = plain_in_word(chunk);
         at += plain;
         if plain < WORD {
             return at;
         }
-        at += long_plain_length(&bytes[at..]).unwrap_or(0);
+        words += 1;
+        if words == WORDS_BEFORE_STRETCHES {
+            at += plain_stretches(&bytes[at..]);
+            words = 0;
+        }
     }
     at + bytes[at..].iter().take_while(|&&byte| !is_special(byte)).count()
 }
 
 /// Bytes looked at together.
 const WORD: usize = 8;
+
+/// So many plain words tell a long text, in which more is looked at together.
+const WORDS_BEFORE_STRETCHES: usize = 4;
 
 /// How many of the first bytes of a word are plain.
 fn plain_in_word(chunk: [u8; WORD]) -> usize {
@@ -227,13 +254,11 @@ fn plain_in_word(chunk: [u8; WORD]) -> usize {
     special.trailing_zeros() as usize / 8
 }
 
-/// How many leading stretches of 32 bytes are plain, in bytes; `None` where the first is not. The compiler turns
-/// the look at one stretch into a few wide comparisons.
-fn long_plain_length(bytes: &[u8]) -> Option<usize> {
-    let stretches = bytes.as_chunks::<32>().0.iter();
-    let plain =
-        stretches.take_while(|stretch| !stretch.iter().fold(false, |any, &byte| any | is_special(byte)));
-    Some(plain.count() * 32).filter(|length| *length > 0)
+/// Length of the leading stretches of 32 bytes that are plain. The compiler turns the look at one stretch into a
+/// few wide comparisons.
+fn plain_stretches(bytes: &[u8]) -> usize {
+    let is_plain = |stretch: &&[u8; 32]| !stretch.iter().fold(false, |any, &byte| any | is_special(byte));
+    bytes.as_chunks::<32>().0.iter().take_while(is_plain).count() * 32
 }
 
 /// `"`, `\` and the control characters below U+0020.
