@@ -25,7 +25,7 @@ use crate::export;
 use crate::finder::Finder;
 use crate::history::{History, LogHistory, Remembered};
 use crate::judge;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Mark};
 use crate::progress::Progress;
 use crate::recorder::Recorder;
 use crate::records::RecordSource;
@@ -357,8 +357,8 @@ impl Run<'_> {
             }
         })
         .await??;
-        self.entries(&examiner).await?;
-        self.contradictions(size, examiner).await?;
+        let unstored = self.entries(&examiner).await?;
+        self.contradictions(size, examiner, unstored).await?;
         Ok(true)
     }
 
@@ -398,8 +398,8 @@ impl Run<'_> {
         }
     }
 
-    /// Fetches, authenticates and keeps the entries from the known ones on.
-    async fn entries(&mut self, examiner: &Arc<Examiner>) -> Result<(), Failure> {
+    /// Fetches, authenticates and keeps the entries from the known ones on. What [`Recorder::finish`] gives back.
+    async fn entries(&mut self, examiner: &Arc<Examiner>) -> Result<Vec<Mark>, Failure> {
         let tiles = examiner.leaf_tiles();
         let bar = self.progress.bar("entries", (tiles.end - tiles.start) * 256);
         let units = (tiles.start..tiles.end).step_by(usize::try_from(UNIT_TILES).expect("a small number"));
@@ -432,7 +432,7 @@ impl Run<'_> {
             }
         }
         drop(batches);
-        recorder.finish().await??;
+        let unstored = recorder.finish().await??;
         self.report.counts.entries = sum.entries;
         if sum.faults == 0 && sum.gapless {
             let EntrySum { entries, foreign, .. } = sum;
@@ -444,7 +444,7 @@ impl Run<'_> {
             let detail = format!("{} entries or tiles are not what they should be", sum.faults);
             self.report.failed("entries", detail);
         }
-        Ok(())
+        Ok(unstored)
     }
 
     /// Takes in the next tiles, in order.
@@ -467,9 +467,14 @@ impl Run<'_> {
     }
 
     /// Holds the entries of each run against each other.
-    async fn contradictions(&mut self, size: u64, examiner: Arc<Examiner>) -> Result<(), Failure> {
+    async fn contradictions(
+        &mut self,
+        size: u64,
+        examiner: Arc<Examiner>,
+        unstored: Vec<Mark>,
+    ) -> Result<(), Failure> {
         let history = self.history.clone();
-        let suspects = blocking(move || judge::suspects(&history)).await??;
+        let suspects = blocking(move || judge::suspects(&history, unstored)).await??;
         let finder = Finder::new(&self.history, &self.audit.source, size).with(examiner);
         let mut found = Vec::new();
         for suspect in &suspects {

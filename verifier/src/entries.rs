@@ -1,9 +1,10 @@
 //! Entry bundles and leaf tiles, authenticated as they come: nothing is used or kept before.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
-use runseal_evidence::entry::{Entry, Recognised};
+use runseal_evidence::entry::{Entry, EntryView, Recognised};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{Base, TenantId};
 use runseal_evidence::report::NotChecked;
@@ -14,7 +15,7 @@ use runseal_tlog::tile::{TILE_WIDTH, Tile, TileKind, TilePath, tile_width};
 use crate::history::LogHistory;
 use crate::judge;
 use crate::ledger::{Mark, MarkKind};
-use crate::source::{Fetched, LogSource, SourceError};
+use crate::source::{Fetched, FileBuffer, LogSource, SourceError};
 use crate::tree::{LeafTile, SignedTree};
 
 /// Faults named in one tile; the first few tell what happened.
@@ -25,7 +26,9 @@ const FAULTS_NAMED_MAX: usize = 16;
 pub struct VerifiedTile {
     /// The tile's index on level 0.
     pub index: u64,
-    /// Leaf hashes, 32 bytes each.
+    /// Entries in it.
+    pub width: u16,
+    /// Leaf hashes, 32 bytes each; empty where the history keeps none.
     pub hashes: Vec<u8>,
     /// The entries as a bundle of the same width; empty where the history keeps none.
     pub bundle: Vec<u8>,
@@ -34,7 +37,7 @@ pub struct VerifiedTile {
 impl VerifiedTile {
     /// One past the last entry.
     pub fn end(&self) -> u64 {
-        self.index * u64::from(TILE_WIDTH) + (self.hashes.len() / HASH_BYTES) as u64
+        self.index * u64::from(TILE_WIDTH) + u64::from(self.width)
     }
 }
 
@@ -68,19 +71,21 @@ pub struct Examiner {
     tenant: Option<TenantId>,
     run_key: [u8; 16],
     keeps_entries: bool,
+    keeps_tiles: bool,
 }
 
 impl Examiner {
     /// Examines entries from `known` on against `tree`, for `history`.
     pub fn new(tree: SignedTree, known: u64, origin: &str, history: &LogHistory) -> Self {
-        let (run_key, keeps_entries) = (*history.run_key(), history.keeps_entries());
+        let (keeps_entries, keeps_tiles) = (history.keeps_entries(), history.keeps_tiles());
         Self {
             tree,
             known,
             origin: origin.to_owned(),
             tenant: Base::tenant_of(origin),
-            run_key,
+            run_key: *history.run_key(),
             keeps_entries,
+            keeps_tiles,
         }
     }
 
@@ -109,6 +114,14 @@ impl Examiner {
         tiles: Range<u64>,
         bundle_limit: usize,
     ) -> Result<Examined, SourceError> {
+        if let Some(root) = source.directory() {
+            // Read and looked at by one thread, the bytes are still in its reach.
+            let root = root.to_owned();
+            let read = move || self.examine_files(&root, tiles, bundle_limit);
+            let (examined, bytes) = tokio::task::spawn_blocking(read).await?;
+            source.add_bytes(bytes);
+            return Ok(examined);
+        }
         let kinds = |index| [TileKind::Hashes { level: 0 }, TileKind::Entries].map(|kind| (kind, index));
         let paths: Vec<TilePath> =
             tiles.flat_map(kinds).map(|(kind, index)| self.leaf_path(kind, index)).collect();
@@ -122,10 +135,13 @@ impl Examiner {
             let mut examined = Examined::default();
             let mut fetched = fetched.into_iter();
             for pair in paths.chunks_exact(2) {
-                match (fetched.next(), fetched.next()) {
-                    (Some(tile), Some(bundle)) => self.tile(pair[0], tile, bundle, &mut examined),
-                    _ => examined.gap(pair[0], "the read was given up"),
-                }
+                let (Some(tile), Some(bundle)) = (fetched.next(), fetched.next()) else {
+                    examined.gap(pair[0], "the read was given up");
+                    continue;
+                };
+                let tile = tile.and_then(|tile| Ok(tile.open()?));
+                let bundle = bundle.and_then(|bundle| Ok(bundle.open()?));
+                self.tile(pair[0], bundle_limit, as_bytes(&tile), as_bytes(&bundle), &mut examined);
                 if examined.oversized {
                     return Examined { oversized: true, ..Examined::default() };
                 }
@@ -133,6 +149,26 @@ impl Examiner {
             examined
         })
         .await?)
+    }
+
+    /// The same of a static tree, and the bytes read.
+    fn examine_files(&self, root: &Path, tiles: Range<u64>, bundle_limit: usize) -> (Examined, u64) {
+        let mut examined = Examined::default();
+        let (mut tile_buffer, mut bundle_buffer) = (FileBuffer::default(), FileBuffer::default());
+        let mut bytes = 0;
+        for index in tiles {
+            let path = self.leaf_path(TileKind::Hashes { level: 0 }, index);
+            let tile = tile_buffer.read(root, path, 0);
+            let bundle = bundle_buffer.read(root, self.leaf_path(TileKind::Entries, index), bundle_limit);
+            for read in [&tile, &bundle] {
+                bytes += read.as_ref().map_or(0, |read| read.len() as u64);
+            }
+            self.tile(path, bundle_limit, tile.as_deref(), bundle.as_deref(), &mut examined);
+            if examined.oversized {
+                return (Examined { oversized: true, ..Examined::default() }, bytes);
+            }
+        }
+        (examined, bytes)
     }
 
     /// Whether these leaf hashes are those of level 0 tile `index`.
@@ -144,7 +180,7 @@ impl Examiner {
     /// The same examiner, keeping the entries it examines.
     #[must_use]
     pub fn keeping_entries(self) -> Self {
-        Self { keeps_entries: true, ..self }
+        Self { keeps_entries: true, keeps_tiles: true, ..self }
     }
 
     fn leaf_path(&self, kind: TileKind, index: u64) -> TilePath {
@@ -152,38 +188,35 @@ impl Examiner {
         TilePath::new(kind, index, width).expect("the tree has that tile")
     }
 
-    /// Examines one leaf tile and its bundle.
+    /// Examines one leaf tile and its bundle, of up to `bundle_limit` bytes.
     fn tile(
         &self,
         path: TilePath,
-        tile: Result<Fetched, SourceError>,
-        entries: Result<Fetched, SourceError>,
+        bundle_limit: usize,
+        tile: Result<&[u8], &SourceError>,
+        bundle: Result<&[u8], &SourceError>,
         out: &mut Examined,
     ) {
         let width = path.width();
         let vouched = self.tree.leaf_tile(path.index());
-        let served = match tile.map_err(|error| error.to_string()).and_then(|tile| {
-            let bytes = tile.open().map_err(|error| error.to_string())?;
-            if vouches(&vouched, &bytes, width) { Ok(bytes) } else { Err(String::new()) }
-        }) {
-            Ok(bytes) => Some(bytes),
-            Err(why) if why.is_empty() => {
+        let served = match tile {
+            Ok(bytes) if vouches(&vouched, bytes, width) => Some(bytes),
+            Ok(_) => {
                 let detail = format!("{path} does not hash to what the signed root vouches for");
                 let at = path.index() * u64::from(TILE_WIDTH);
                 out.findings.push(Finding::new(FindingKind::TileMismatch, detail).at_index(at));
                 None
             }
-            Err(why) => {
-                out.gap(path, &why);
+            Err(error) => {
+                out.gap(path, &error.to_string());
                 None
             }
         };
         let bundle_path = TilePath::new(TileKind::Entries, path.index(), width).expect("as the tile's");
-        let short = entries.as_ref().is_ok_and(|entries| !entries.is_whole());
-        let bytes = match entries.and_then(|entries| Ok(entries.open()?)) {
+        let bytes = match bundle {
             Ok(bytes) => bytes,
-            // Decompressed it is longer than the short limit: it gets its own turn with the long one.
-            Err(error) if short && error.is_too_long() => {
+            // It is longer than the short limit, maybe decompressed: it gets its own turn with the long one.
+            Err(error) if bundle_limit < BUNDLE_BYTES_MAX && error.is_too_long() => {
                 out.oversized = true;
                 return;
             }
@@ -193,10 +226,10 @@ impl Examiner {
             }
         };
         let first = path.index() * u64::from(TILE_WIDTH);
-        let exact = if width < TILE_WIDTH { bundle::prefix(&bytes, width) } else { Ok(bytes.as_slice()) };
+        let exact = if width < TILE_WIDTH { bundle::prefix(bytes, width) } else { Ok(bytes) };
         // Only a full bundle in place of a partial one may be longer than its width.
         let read = exact.and_then(|exact| {
-            bundle::entries(if width < TILE_WIDTH { exact } else { &bytes }, width)
+            bundle::entries(if width < TILE_WIDTH { exact } else { bytes }, width)
                 .map(|entries| (exact, entries))
         });
         let (exact, entries) = match read {
@@ -212,13 +245,13 @@ impl Examiner {
         for entry in &entries {
             hashes.extend_from_slice(LeafHash::of(entry).as_bytes());
         }
-        let authentic = match &served {
-            Some(served) => *served == hashes,
+        let authentic = match served {
+            Some(served) => served == hashes,
             None => vouches(&vouched, &hashes, width),
         };
         if !authentic {
             out.broken(path.index());
-            return out.mismatched(bundle_path, first, &entries, &hashes, served.as_deref());
+            return out.mismatched(bundle_path, first, &entries, &hashes, served);
         }
         for (entry, index) in entries.iter().zip(first..) {
             if index >= self.known {
@@ -226,11 +259,19 @@ impl Examiner {
             }
         }
         let bundle = if self.keeps_entries { exact.to_vec() } else { Vec::new() };
-        out.tiles.push(VerifiedTile { index: path.index(), hashes, bundle });
+        let hashes = if self.keeps_tiles { hashes } else { Vec::new() };
+        out.tiles.push(VerifiedTile { index: path.index(), width, hashes, bundle });
     }
 
     fn entry(&self, index: u64, bytes: &[u8], out: &mut Examined) {
         out.entries += 1;
+        if let Some(view) = EntryView::plain(bytes)
+            && self.tenant.as_ref().is_some_and(|tenant| tenant.as_str() == view.tenant())
+        {
+            let kind = if view.is_seal() { MarkKind::Seal } else { MarkKind::Head };
+            let run = Mark::name_hash(&self.run_key, view.tenant(), view.run());
+            return out.marks.push(Mark { run, index, kind, records: view.records().get() });
+        }
         let (tenant, run, kind, records) = match Entry::recognise(bytes) {
             Recognised::Ours(Entry::Seal(seal)) => (seal.tenant, seal.run, MarkKind::Seal, seal.records),
             Recognised::Ours(Entry::Head(head)) => (head.tenant, head.run, MarkKind::Head, head.records),
@@ -295,6 +336,10 @@ impl Examined {
             });
         }
     }
+}
+
+fn as_bytes(read: &Result<Vec<u8>, SourceError>) -> Result<&[u8], &SourceError> {
+    read.as_ref().map(Vec::as_slice)
 }
 
 /// Whether the signed tree has these leaf hashes in that place.

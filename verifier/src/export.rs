@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io::BufReader;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 
 use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::export::{
@@ -24,11 +23,16 @@ use runseal_tlog::tree::Frontier;
 use crate::agentplane;
 use crate::checkpoint::{self, Signed};
 use crate::error::Failure;
-use crate::export_lines;
+use crate::export_entries::ExportEntries;
+use crate::export_lines::{self, EntryLine, Line};
 use crate::export_runs::RunBlocks;
-use crate::history::{History, HistoryError, LOOSE_ENTRIES, LogHistory, PROGRESS};
+use crate::history::History;
+#[cfg(feature = "cli")]
+use crate::history::LogHistory;
 use crate::judge;
-use crate::ledger::{Mark, MarkKind, add_segment};
+use crate::ledger::{Mark, MarkKind, RunEntries as _};
+#[cfg(feature = "cli")]
+use crate::lines::BUFFER_BYTES;
 use crate::lines::LineReader;
 #[cfg(feature = "cli")]
 use crate::progress::Progress;
@@ -36,8 +40,6 @@ use crate::runs;
 use crate::steps::{self, Against, StepsFile};
 use crate::trust::Trust;
 
-/// Marks sorted at a time.
-const SEGMENT_MARKS: usize = 1 << 19;
 /// Findings about lines; a file with more is not worth listing.
 const FAULTS_MAX: usize = 100;
 
@@ -56,7 +58,7 @@ pub fn check(
     let file = File::open(path).map_err(|source| Failure::Read { path: path.to_owned(), source })?;
     let length = file.metadata().map_or(0, |meta| meta.len());
     let bar = progress.bytes("export", length);
-    let mut lines = LineReader::new(BufReader::with_capacity(1 << 20, file), path);
+    let mut lines = LineReader::new(BufReader::with_capacity(BUFFER_BYTES, file), path);
     let scratch = History::scratch(true)?;
     check_lines(&mut lines, path, trust, outside, against, scratch, &|bytes| bar.advance(bytes))
 }
@@ -88,8 +90,8 @@ pub fn check_lines(
         Err(error) => return Err(not_an_export(path, &error.to_string())),
     };
     trust.choose(Some(&header.origin))?;
-    let history = Arc::new(scratch).log(&header.origin)?;
-    let mut check = ExportCheck::new(header, trust, history, against);
+    let log = ExportEntries::new(scratch, &header.origin)?;
+    let mut check = ExportCheck::new(header, trust, log, against);
     if let Some(outside) = outside {
         check.outside(trust, outside);
     }
@@ -135,7 +137,7 @@ struct ExportCheck<'k> {
     line_faults: usize,
     header: ExportHeader,
     signed: Option<Signed>,
-    history: LogHistory,
+    log: ExportEntries,
     tenant: Option<TenantId>,
     part: Part,
     frontier: Frontier,
@@ -143,8 +145,6 @@ struct ExportCheck<'k> {
     outside: Option<(Checkpoint, Option<NodeHash>)>,
     next_index: u64,
     in_sequence: bool,
-    marks: Vec<Mark>,
-    loose: Vec<(u64, Vec<u8>)>,
     entries: u64,
     foreign: u64,
     blocks: RunBlocks<'k>,
@@ -153,7 +153,7 @@ struct ExportCheck<'k> {
 }
 
 impl<'k> ExportCheck<'k> {
-    fn new(header: ExportHeader, trust: &Trust, history: LogHistory, against: &'k Against) -> Self {
+    fn new(header: ExportHeader, trust: &Trust, log: ExportEntries, against: &'k Against) -> Self {
         let scope = if header.complete { Scope::Export } else { Scope::ExportPartial };
         let mut report = Report::new(Command::Export, scope);
         let signed = checkpoint::examine(&mut report, trust, &header.origin, header.checkpoint.as_bytes());
@@ -161,22 +161,20 @@ impl<'k> ExportCheck<'k> {
             let detail = format!("the header names tenant {} and the log {:?}", header.tenant, header.origin);
             report.findings.push(Finding::new(FindingKind::TenantMismatch, detail));
         }
-        let blocks = RunBlocks::new(history.clone(), header.tenant.clone(), u64::MAX, against);
+        let blocks = RunBlocks::new(header.tenant.clone(), u64::MAX, against);
         let tenant = Base::tenant_of(&header.origin);
         Self {
             report,
             line_faults: 0,
             header,
             signed,
-            history,
+            log,
             tenant,
             part: Part::Entries,
             frontier: Frontier::new(),
             outside: None,
             next_index: 0,
             in_sequence: true,
-            marks: Vec::new(),
-            loose: Vec::new(),
             entries: 0,
             foreign: 0,
             blocks,
@@ -196,7 +194,7 @@ impl<'k> ExportCheck<'k> {
         }
     }
 
-    fn line(&mut self, number: Number, line: Result<ExportLine, ExportError>) -> Result<(), Failure> {
+    fn line(&mut self, number: Number, line: Result<Line<'_>, &ExportError>) -> Result<(), Failure> {
         match line {
             Err(ExportError::UnknownKind { kind }) => {
                 let why = format!("it is of the unknown kind {kind:?}");
@@ -207,26 +205,27 @@ impl<'k> ExportCheck<'k> {
             }
             Err(error) => self.misplaced(number, &error.to_string()),
             Ok(_) if self.part == Part::Ended => self.misplaced(number, "it follows the end line"),
-            Ok(ExportLine::Header(_)) => self.misplaced(number, "a second header"),
-            Ok(ExportLine::Entry(_)) if self.part == Part::Runs => {
-                self.misplaced(number, "an entry after the first run");
-            }
-            Ok(ExportLine::Entry(entry)) => self.entry(number, entry)?,
-            Ok(ExportLine::Run(run)) => {
-                self.end_entries()?;
-                self.blocks.start(run)?;
-            }
-            Ok(ExportLine::Record(record)) => {
-                if !self.blocks.record(&record) {
+            Ok(Line::Record(raw, record, ahead)) => {
+                if !self.blocks.record(raw, record, ahead) {
                     self.misplaced(number, "a record before the first run");
                 }
             }
-            Ok(ExportLine::End(end)) => {
+            Ok(Line::Entry(_)) if self.part == Part::Runs => {
+                self.misplaced(number, "an entry after the first run");
+            }
+            Ok(Line::Entry(entry)) => self.entry(number, entry)?,
+            Ok(Line::Other(ExportLine::Run(run))) => {
+                self.end_entries()?;
+                self.blocks.start(run.clone(), &self.log)?;
+            }
+            Ok(Line::Other(ExportLine::End(end))) => {
                 self.end_entries()?;
                 self.blocks.close();
                 self.part = Part::Ended;
-                self.end = Some(end);
+                self.end = Some(end.clone());
             }
+            // Records and entries come as such; a header is what is left.
+            Ok(Line::Other(_)) => self.misplaced(number, "a second header"),
         }
         Ok(())
     }
@@ -237,10 +236,9 @@ impl<'k> ExportCheck<'k> {
         self.report.findings.push(Finding::new(FindingKind::Malformed, detail));
     }
 
-    fn entry(&mut self, number: Number, line: ExportEntry) -> Result<(), Failure> {
-        let ExportEntry { index, entry, proof } = line;
+    fn entry(&mut self, number: Number, line: &EntryLine) -> Result<(), Failure> {
+        let &EntryLine { line: ExportEntry { index, ref entry, ref proof }, leaf, ref recognised } = line;
         self.entries += 1;
-        let leaf = LeafHash::of(entry.as_bytes());
         if self.header.complete {
             if proof.is_some() {
                 self.misplaced(number, "an inclusion proof in a complete export");
@@ -249,11 +247,11 @@ impl<'k> ExportCheck<'k> {
             self.frontier.append_stored(leaf.into());
             self.note_outside();
         } else {
-            self.included(index, leaf, proof);
+            self.included(index, leaf, proof.as_deref());
         }
-        let (tenant, run, kind, records) = match Entry::recognise(entry.as_bytes()) {
-            Recognised::Ours(Entry::Seal(seal)) => (seal.tenant, seal.run, MarkKind::Seal, seal.records),
-            Recognised::Ours(Entry::Head(head)) => (head.tenant, head.run, MarkKind::Head, head.records),
+        let (tenant, run, kind, records) = match recognised {
+            Recognised::Ours(Entry::Seal(seal)) => (&seal.tenant, &seal.run, MarkKind::Seal, seal.records),
+            Recognised::Ours(Entry::Head(head)) => (&head.tenant, &head.run, MarkKind::Head, head.records),
             Recognised::Ours(Entry::Tenant(_)) => return Ok(()),
             Recognised::Unreadable(error) if error.is_skew() => {
                 let why = format!("{error}: use a newer runseal-verifier");
@@ -271,16 +269,15 @@ impl<'k> ExportCheck<'k> {
                 return Ok(());
             }
         };
-        if self.tenant.as_ref() != Some(&tenant) || tenant != self.header.tenant {
+        if self.tenant.as_ref() != Some(tenant) || *tenant != self.header.tenant {
             self.line_faults += 1;
             let detail = format!("the entry is tenant {tenant}'s, in the log {:?}", self.header.origin);
             let finding = Finding::new(FindingKind::TenantMismatch, detail);
-            self.report.findings.push(finding.in_run(&run).at_index(index));
+            self.report.findings.push(finding.in_run(run).at_index(index));
         }
-        let run = Mark::run_hash(self.history.run_key(), &tenant, &run);
-        self.marks.push(Mark { run, index, kind, records: records.get() });
-        self.loose.push((index, entry.into_bytes()));
-        if self.marks.len() >= SEGMENT_MARKS { self.flush() } else { Ok(()) }
+        let run = Mark::run_hash(self.log.run_key(), tenant, run);
+        self.log.add(Mark { run, index, kind, records: records.get() }, entry.as_bytes())?;
+        Ok(())
     }
 
     /// In a complete export, entry `n` stands on place `n`.
@@ -301,7 +298,7 @@ impl<'k> ExportCheck<'k> {
     }
 
     /// In a partial export, each entry proves itself.
-    fn included(&mut self, index: u64, leaf: LeafHash, proof: Option<Vec<[u8; 32]>>) {
+    fn included(&mut self, index: u64, leaf: LeafHash, proof: Option<&[[u8; 32]]>) {
         if index < self.next_index {
             self.line_faults += 1;
             let detail = format!("entry {index} comes again, or out of order");
@@ -313,7 +310,7 @@ impl<'k> ExportCheck<'k> {
         let detail = match proof {
             None => "the entry of a partial export carries no inclusion proof".to_owned(),
             Some(proof) => {
-                let proof: Vec<NodeHash> = proof.into_iter().map(NodeHash::from_bytes).collect();
+                let proof: Vec<NodeHash> = proof.iter().copied().map(NodeHash::from_bytes).collect();
                 match inclusion::verify(index, size, leaf, &proof, root) {
                     Ok(()) => return,
                     Err(error) => error.to_string(),
@@ -333,42 +330,19 @@ impl<'k> ExportCheck<'k> {
         }
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
-        let (log, end) = (self.history.number, self.next_index);
-        let mut marks = std::mem::take(&mut self.marks);
-        marks.sort_unstable();
-        let store = || -> Result<(), HistoryError> {
-            let write = self.history.history.begin_write()?;
-            {
-                let mut loose = write.open_table(LOOSE_ENTRIES)?;
-                for (index, entry) in &self.loose {
-                    loose.insert((log, *index), entry.as_slice())?;
-                }
-                write.open_table(PROGRESS)?.insert(log, (end, self.foreign, 0))?;
-            }
-            add_segment(&write, log, &marks)?;
-            write.commit()?;
-            Ok(())
-        };
-        store()?;
-        self.loose.clear();
-        Ok(())
-    }
-
     /// All entries are read: holds them against the root and against each other.
     fn end_entries(&mut self) -> Result<(), Failure> {
         if self.part != Part::Entries {
             return Ok(());
         }
         self.part = Part::Runs;
-        self.flush()?;
-        let history = &self.history;
+        self.log.settle()?;
         let name = |index| {
-            let entry = history.entry(index).ok().flatten();
+            let entry = self.log.entry(index).ok().flatten();
             entry.and_then(|entry| judge::name_of(&entry))
         };
         let found: Vec<Finding> =
-            judge::suspects(history)?.iter().flat_map(|suspect| suspect.findings(name)).collect();
+            judge::suspects_among(&self.log)?.iter().flat_map(|suspect| suspect.findings(name)).collect();
         if found.is_empty() {
             self.report.passed("seals-and-heads", "no entry contradicts another of its run");
         } else {
@@ -515,7 +489,7 @@ impl<'k> ExportCheck<'k> {
     /// Names the runs that have an entry here but no block.
     fn completeness(&mut self, end: &ExportEnd) -> Result<(), Failure> {
         let unreadable: HashSet<&str> = end.unreadable.iter().map(|run| run.run.as_str()).collect();
-        self.blocks.missing(&unreadable, |pinned| {
+        self.blocks.missing(&self.log, &unreadable, |pinned| {
             let detail = "the log holds entries of this run, the export neither its records nor a reason";
             let finding = Finding::new(FindingKind::ExportIncomplete, detail).in_run(&pinned.run);
             match pinned.index() {
@@ -543,7 +517,7 @@ pub fn check_records(
 ) -> Result<(), Failure> {
     let file = File::open(path).map_err(|source| Failure::Read { path: path.to_owned(), source })?;
     let length = file.metadata().map_or(0, |meta| meta.len());
-    let mut lines = LineReader::new(BufReader::with_capacity(1 << 20, file), path);
+    let mut lines = LineReader::new(BufReader::with_capacity(BUFFER_BYTES, file), path);
     let bar = progress.bytes("records", length);
     let header = match lines.next_line()?.map(ExportLine::parse) {
         Some(Ok(ExportLine::Header(header))) => header,
@@ -579,29 +553,28 @@ pub fn check_records(
         report.findings.push(Finding::new(FindingKind::Fork, detail));
         return Ok(());
     }
-    let mut blocks = RunBlocks::new(history.clone(), header.tenant.clone(), size, against);
+    let mut blocks = RunBlocks::new(header.tenant.clone(), size, against);
     let mut end = None;
     let mut faults = 0;
-    while let Some(line) = lines.next_line()? {
-        bar.advance(line.len() as u64 + 1);
-        let parsed = ExportLine::parse(line);
-        let number = lines.number;
-        let fault = match parsed {
+    export_lines::for_each(&mut lines, |(number, length, line)| {
+        bar.advance(length as u64 + 1);
+        let fault = match line {
             _ if end.is_some() => Some("it follows the end line".to_owned()),
-            Ok(ExportLine::Entry(_)) => None,
-            Ok(ExportLine::Run(run)) => {
-                blocks.start(run)?;
+            Ok(Line::Record(raw, record, ahead)) => {
+                let taken = blocks.record(raw, record, ahead);
+                (!taken).then(|| "a record before the first run".to_owned())
+            }
+            Ok(Line::Entry(_)) => None,
+            Ok(Line::Other(ExportLine::Run(run))) => {
+                blocks.start(run.clone(), history)?;
                 None
             }
-            Ok(ExportLine::Record(record)) => {
-                (!blocks.record(&record)).then(|| "a record before the first run".to_owned())
-            }
-            Ok(ExportLine::End(line)) => {
+            Ok(Line::Other(ExportLine::End(line))) => {
                 blocks.close();
-                end = Some(line);
+                end = Some(line.clone());
                 None
             }
-            Ok(ExportLine::Header(_)) => Some("a second header".to_owned()),
+            Ok(Line::Other(_)) => Some("a second header".to_owned()),
             Err(error) => Some(error.to_string()),
         };
         if let Some(fault) = fault {
@@ -609,10 +582,11 @@ pub fn check_records(
             let detail = format!("{}, line {number}: {fault}", path.display());
             report.findings.push(Finding::new(FindingKind::Malformed, detail));
             if faults > FAULTS_MAX {
-                break;
+                return Ok(ControlFlow::Break(()));
             }
         }
-    }
+        Ok(ControlFlow::Continue(()))
+    })?;
     match end.filter(|_| !lines.cut) {
         None => {
             blocks.abandon();
@@ -626,7 +600,7 @@ pub fn check_records(
             }
             if header.complete {
                 let unreadable: HashSet<&str> = end.unreadable.iter().map(|run| run.run.as_str()).collect();
-                blocks.missing(&unreadable, |pinned| {
+                blocks.missing(history, &unreadable, |pinned| {
                     pinned.deleted("the export, complete by its own word, does not hold it")
                 })?;
             } else {

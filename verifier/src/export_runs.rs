@@ -2,14 +2,15 @@
 
 use std::collections::HashSet;
 
-use runseal_evidence::export::{ExportRecord, ExportRun, RunState};
+use runseal_evidence::chain::Ahead;
+use runseal_evidence::export::{ExportRun, RecordAccount, RunState};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{RunId, TenantId};
 use runseal_evidence::report::NotChecked;
 
-use crate::history::{HistoryError, LogHistory};
+use crate::history::HistoryError;
 use crate::judge;
-use crate::ledger::{Ledger, Mark};
+use crate::ledger::{Mark, RunEntries};
 use crate::runs::{Pinned, RunCheck};
 use crate::steps::{Against, Held};
 
@@ -19,12 +20,11 @@ const MISSING_MAX: usize = 1_000;
 /// Checks run blocks as they come by.
 #[derive(Debug)]
 pub struct RunBlocks<'k> {
-    history: LogHistory,
     tenant: TenantId,
     /// Entries from here on are newer than the export.
     end: u64,
     against: &'k Against,
-    current: Option<(ExportRun, Pinned, RunCheck<'k>)>,
+    current: Option<(ExportRun, RunCheck<'k>)>,
     seen: Vec<u64>,
     /// Run lines.
     pub runs: u64,
@@ -43,10 +43,9 @@ pub struct RunBlocks<'k> {
 }
 
 impl<'k> RunBlocks<'k> {
-    /// Runs of `tenant` against the first `end` entries of `history`.
-    pub fn new(history: LogHistory, tenant: TenantId, end: u64, against: &'k Against) -> Self {
+    /// Runs of `tenant` against the first `end` entries of its log.
+    pub fn new(tenant: TenantId, end: u64, against: &'k Against) -> Self {
         Self {
-            history,
             tenant,
             end,
             against,
@@ -62,21 +61,20 @@ impl<'k> RunBlocks<'k> {
         }
     }
 
-    /// Takes a run line.
+    /// Takes the line of a run, of which `entries` holds what the log says.
     ///
     /// # Errors
     /// [`HistoryError`].
-    pub fn start(&mut self, line: ExportRun) -> Result<(), HistoryError> {
+    pub fn start(&mut self, line: ExportRun, entries: &dyn RunEntries) -> Result<(), HistoryError> {
         self.close();
         self.runs += 1;
-        self.seen.push(Mark::run_hash(self.history.run_key(), &self.tenant, &line.run));
-        let found = Ledger::new(&self.history).pinned(&self.tenant, &line.run, self.end)?;
+        self.seen.push(Mark::run_hash(entries.run_key(), &self.tenant, &line.run));
+        let found = entries.pinned(&self.tenant, &line.run, self.end)?;
         let Some((pinned, later)) = found else {
             let why = "the history keeps no entries (--history-light) to hold its records against";
             self.gaps.push(NotChecked::gap(format!("records of run {}", line.run), why));
             let pinned = Pinned::new(self.tenant.clone(), line.run.clone());
-            let check = RunCheck::new(pinned.clone(), self.against);
-            self.current = Some((line, pinned, check));
+            self.current = Some((line, RunCheck::new(pinned, self.against)));
             return Ok(());
         };
         if later {
@@ -100,17 +98,16 @@ impl<'k> RunBlocks<'k> {
             let detail = format!("the export calls the run {claim}; the log {says}");
             self.findings.push(Finding::new(FindingKind::Malformed, detail).in_run(&line.run));
         }
-        let check = RunCheck::new(pinned.clone(), self.against);
-        self.current = Some((line, pinned, check));
+        self.current = Some((line, RunCheck::new(pinned, self.against)));
         Ok(())
     }
 
-    /// Takes a record line. `false` where it belongs to no run.
-    pub fn record(&mut self, line: &ExportRecord) -> bool {
+    /// Takes a record with what its line says of it. `false` where it belongs to no run.
+    pub fn record(&mut self, raw: &[u8], line: &RecordAccount, ahead: Ahead) -> bool {
         self.records += 1;
         match &mut self.current {
             Some((.., check)) => {
-                check.push(line);
+                check.push(raw, line, ahead);
                 true
             }
             None => false,
@@ -119,9 +116,9 @@ impl<'k> RunBlocks<'k> {
 
     /// Ends the run at hand: its last record was taken.
     pub fn close(&mut self) {
-        let Some((line, pinned, check)) = self.current.take() else { return };
-        let result = check.finish();
-        if result.records == 0 {
+        let Some((line, check)) = self.current.take() else { return };
+        if check.count() == 0 {
+            let pinned = check.pinned();
             self.findings.push(if pinned.is_empty() {
                 let detail = "a run without any record, which the log does not know either";
                 Finding::new(FindingKind::Malformed, detail).in_run(&line.run)
@@ -130,6 +127,7 @@ impl<'k> RunBlocks<'k> {
             });
             return;
         }
+        let result = check.finish();
         self.unpinned += u64::from(result.unpinned > 0);
         self.signed += result.signed;
         self.steps.add(result.steps);
@@ -151,29 +149,28 @@ impl<'k> RunBlocks<'k> {
     /// [`HistoryError`].
     pub fn missing(
         &mut self,
+        entries: &dyn RunEntries,
         unreadable: &HashSet<&str>,
         finding: impl Fn(&Pinned) -> Finding,
     ) -> Result<(), HistoryError> {
         self.seen.sort_unstable();
         if let Some(pair) = self.seen.windows(2).find(|pair| pair[0] == pair[1]) {
-            let marks = Ledger::new(&self.history).marks(pair[0])?;
-            let entry = marks.first().map(|mark| self.history.entry(mark.index)).transpose()?.flatten();
+            let marks = entries.marks(pair[0])?;
+            let entry = marks.first().map(|mark| entries.entry(mark.index)).transpose()?.flatten();
             let found = Finding::new(FindingKind::Malformed, "a run has more than one block");
             self.findings.push(match entry.and_then(|entry| judge::name_of(&entry)) {
                 Some((_, run)) => found.in_run(&run),
                 None => found,
             });
         }
-        let (history, end) = (self.history.clone(), self.end);
-        let ledger = Ledger::new(&history);
         let mut named = 0;
-        ledger.for_each_run(0, |hash, marks| {
+        entries.for_each_run(&mut |hash, marks| {
             if self.seen.binary_search(&hash).is_ok() || named > MISSING_MAX {
                 return Ok(());
             }
             let mut names: Vec<(TenantId, RunId)> = Vec::new();
             for mark in marks {
-                let entry = history.entry(mark.index)?;
+                let entry = entries.entry(mark.index)?;
                 match entry.and_then(|entry| judge::name_of(&entry)) {
                     Some(name) if !names.contains(&name) => names.push(name),
                     _ => {}
@@ -184,7 +181,7 @@ impl<'k> RunBlocks<'k> {
                     continue;
                 }
                 named += 1;
-                let Some((pinned, _)) = ledger.pinned(tenant, run, end)? else { continue };
+                let Some((pinned, _)) = entries.pinned(tenant, run, self.end)? else { continue };
                 if pinned.is_empty() {
                     let why = "it entered the log after the export was taken";
                     self.gaps.push(NotChecked::gap(format!("run {run}"), why));

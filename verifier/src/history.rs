@@ -25,8 +25,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-#[cfg(feature = "cli")]
-use redb::backends::FileBackend;
 use redb::backends::InMemoryBackend;
 use redb::{
     Database, DatabaseError, Durability, ReadTransaction, ReadableDatabase as _, ReadableTable as _,
@@ -42,6 +40,8 @@ use runseal_tlog::tree;
 use thiserror::Error;
 
 use crate::error::{EXIT_UNFINISHED, EXIT_USAGE};
+#[cfg(feature = "cli")]
+use crate::scratch::ScratchFile;
 
 /// The value of `meta/format`.
 pub const FORMAT: &str = "runseal-verifier history 1";
@@ -291,7 +291,7 @@ impl History {
         let place = std::env::temp_dir();
         let file = tempfile::tempfile_in(&place)
             .map_err(|source| HistoryError::Access { path: place.clone(), source })?;
-        let backend = FileBackend::new(file).map_err(|error| opening(&place, error))?;
+        let backend = ScratchFile::new(file).map_err(|error| opening(&place, error))?;
         let db = builder().create_with_backend(backend).map_err(|error| opening(&place, error))?;
         let history = Self {
             db,

@@ -5,7 +5,7 @@ use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{RunId, TenantId};
 
 use crate::history::{HistoryError, LogHistory};
-use crate::ledger::{Ledger, Mark, MarkKind};
+use crate::ledger::{Ledger, Mark, MarkKind, RunEntries};
 
 /// Runs judged by name in one audit; a log with more contradictions is beyond listing.
 const SUSPECTS_MAX: usize = 1_000;
@@ -33,20 +33,37 @@ impl Suspect {
     }
 }
 
-/// Holds the entries since the last judgement against each other and against all earlier ones.
+/// Holds the entries since the last judgement against each other and against all earlier ones. `unstored` are
+/// their last marks, sorted, where a scratch history did not store them.
 ///
 /// # Errors
 /// [`HistoryError`].
-pub fn suspects(history: &LogHistory) -> Result<Vec<Suspect>, HistoryError> {
+pub fn suspects(history: &LogHistory, unstored: Vec<Mark>) -> Result<Vec<Suspect>, HistoryError> {
     let first = history.progress()?.unjudged_segment;
     let ledger = Ledger::new(history);
     let with_older = ledger.has_before(first)?;
     let mut suspects = Vec::new();
-    ledger.for_each_run(first, |run, new| {
+    ledger.for_each_run_with(first, unstored, |run, new| {
         let mut marks = if with_older { ledger.marks(run)? } else { new.to_vec() };
         if contradicts(&marks) && suspects.len() < SUSPECTS_MAX {
             marks.truncate(MARKS_MAX);
             suspects.push(Suspect { marks, from: new[0].index });
+        }
+        Ok(())
+    })?;
+    Ok(suspects)
+}
+
+/// Holds all entries against each other.
+///
+/// # Errors
+/// [`HistoryError`].
+pub fn suspects_among(entries: &dyn RunEntries) -> Result<Vec<Suspect>, HistoryError> {
+    let mut suspects = Vec::new();
+    entries.for_each_run(&mut |_, marks| {
+        if contradicts(marks) && suspects.len() < SUSPECTS_MAX {
+            let marks = marks[..marks.len().min(MARKS_MAX)].to_vec();
+            suspects.push(Suspect { marks, from: 0 });
         }
         Ok(())
     })?;

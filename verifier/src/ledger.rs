@@ -4,6 +4,8 @@
 //! stand together; a run is found by a hash of its name, and names are compared before anything is said
 //! against a run.
 
+use std::borrow::Cow;
+
 use redb::{ReadableTable as _, WriteTransaction};
 use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::finding::Finding;
@@ -15,8 +17,8 @@ use crate::siphash;
 
 /// Bytes of a packed mark.
 const MARK_BYTES: usize = 24;
-/// Marks in one row.
-const ROW_MARKS: usize = 2_048;
+/// Marks in one row: with its key it fills a page of 32 KiB, which the store would else double.
+const ROW_MARKS: usize = 1_360;
 /// Segments before the younger ones are merged.
 const SEGMENTS_MAX: usize = 24;
 
@@ -46,9 +48,14 @@ impl Mark {
     /// The hash a run is found by: SipHash-2-4 of tenant, a zero byte and run, under a secret key of this
     /// history. Without the key nobody can name two runs that share a hash.
     pub fn run_hash(key: &[u8; 16], tenant: &TenantId, run: &RunId) -> u64 {
+        Self::name_hash(key, tenant.as_str(), run.as_str())
+    }
+
+    /// [`Self::run_hash`] of names that were checked where they stand.
+    pub(crate) fn name_hash(key: &[u8; 16], tenant: &str, run: &str) -> u64 {
         // Both names have at most 64 bytes.
         let mut name = [0; 129];
-        let (tenant, run) = (tenant.as_str().as_bytes(), run.as_str().as_bytes());
+        let (tenant, run) = (tenant.as_bytes(), run.as_bytes());
         let length = tenant.len() + 1 + run.len();
         name[..tenant.len()].copy_from_slice(tenant);
         name[tenant.len() + 1..length].copy_from_slice(run);
@@ -101,18 +108,94 @@ pub(crate) fn add_segment(write: &WriteTransaction, log: u32, marks: &[Mark]) ->
     Ok(())
 }
 
-fn unpack_row(segment: u32, bytes: &[u8]) -> Result<Vec<Mark>, HistoryError> {
-    let (marks, rest) = bytes.as_chunks::<MARK_BYTES>();
-    if !rest.is_empty() {
-        return Err(Damage::Segment(segment).into());
-    }
-    Ok(marks.iter().map(Mark::unpack).collect())
+fn packed_marks(segment: u32, row: &[u8]) -> Result<&[[u8; MARK_BYTES]], HistoryError> {
+    let (marks, rest) = row.as_chunks::<MARK_BYTES>();
+    if rest.is_empty() { Ok(marks) } else { Err(Damage::Segment(segment).into()) }
 }
 
-/// One segment, read forward.
+fn unpack_row(segment: u32, row: &[u8]) -> Result<Vec<Mark>, HistoryError> {
+    Ok(packed_marks(segment, row)?.iter().map(Mark::unpack).collect())
+}
+
+/// The entries of a verified log, by run.
+pub trait RunEntries {
+    /// The key that runs are hashed with.
+    fn run_key(&self) -> &[u8; 16];
+
+    /// The marks of one run hash, in log order.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    fn marks(&self, run: u64) -> Result<Cow<'_, [Mark]>, HistoryError>;
+
+    /// An entry, `None` where it is not kept.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    fn entry(&self, index: u64) -> Result<Option<Cow<'_, [u8]>>, HistoryError>;
+
+    /// Walks all marks, run by run, each run's marks in log order.
+    ///
+    /// # Errors
+    /// [`HistoryError`], also of the visitor.
+    fn for_each_run(
+        &self,
+        visit: &mut dyn FnMut(u64, &[Mark]) -> Result<(), HistoryError>,
+    ) -> Result<(), HistoryError>;
+
+    /// Everything that the log says of a run before index `end`, and whether there is more of it from there on.
+    /// `None` where an entry is not kept.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    fn pinned(
+        &self,
+        tenant: &TenantId,
+        run: &RunId,
+        end: u64,
+    ) -> Result<Option<(Pinned, bool)>, HistoryError> {
+        let mut pinned = Pinned::new(tenant.clone(), run.clone());
+        let mut later = false;
+        for mark in self.marks(Mark::run_hash(self.run_key(), tenant, run))?.iter() {
+            let Some(entry) = self.entry(mark.index)? else { return Ok(None) };
+            // Two runs may share a hash; the name decides.
+            if let Recognised::Ours(entry) = Entry::recognise(&entry) {
+                if mark.index < end {
+                    pinned.add(mark.index, entry);
+                } else {
+                    later |= pinned.is_of(&entry);
+                }
+            }
+        }
+        Ok(Some((pinned, later)))
+    }
+}
+
+impl RunEntries for LogHistory {
+    fn run_key(&self) -> &[u8; 16] {
+        self.run_key()
+    }
+
+    fn marks(&self, run: u64) -> Result<Cow<'_, [Mark]>, HistoryError> {
+        Ledger::new(self).marks(run).map(Cow::Owned)
+    }
+
+    fn entry(&self, index: u64) -> Result<Option<Cow<'_, [u8]>>, HistoryError> {
+        Ok(self.entry(index)?.map(Cow::Owned))
+    }
+
+    fn for_each_run(
+        &self,
+        visit: &mut dyn FnMut(u64, &[Mark]) -> Result<(), HistoryError>,
+    ) -> Result<(), HistoryError> {
+        Ledger::new(self).for_each_run(0, visit)
+    }
+}
+
+/// One segment, read forward: rows of the store, or marks that were not stored.
 struct Cursor {
     segment: u32,
-    rows: redb::Range<'static, (u32, u32, u64, u64), &'static [u8]>,
+    rows: Option<redb::Range<'static, (u32, u32, u64, u64), &'static [u8]>>,
     row: std::vec::IntoIter<Mark>,
     next: Option<Mark>,
 }
@@ -125,7 +208,8 @@ impl Cursor {
                 self.next = Some(mark);
                 return Ok(taken);
             }
-            let Some(row) = self.rows.next().transpose()? else { return Ok(taken) };
+            let row = self.rows.as_mut().and_then(Iterator::next).transpose()?;
+            let Some(row) = row else { return Ok(taken) };
             self.row = unpack_row(self.segment, row.1.value())?.into_iter();
         }
     }
@@ -149,33 +233,6 @@ impl<'h> Ledger<'h> {
         sizes.range((log, 0)..=(log, u32::MAX))?.map(|row| Ok(row?.0.value().1)).collect()
     }
 
-    /// Everything that the verified log says of a run before index `end`, read from kept entries, and
-    /// whether there is more of it from there on. `None` where an entry is not kept.
-    ///
-    /// # Errors
-    /// [`HistoryError`].
-    pub fn pinned(
-        &self,
-        tenant: &TenantId,
-        run: &RunId,
-        end: u64,
-    ) -> Result<Option<(Pinned, bool)>, HistoryError> {
-        let mut pinned = Pinned::new(tenant.clone(), run.clone());
-        let mut later = false;
-        for mark in self.marks(Mark::run_hash(self.history.run_key(), tenant, run))? {
-            let Some(entry) = self.history.entry(mark.index)? else { return Ok(None) };
-            // Two runs may share a hash; the name decides.
-            if let Recognised::Ours(entry) = Entry::recognise(&entry) {
-                if mark.index < end {
-                    pinned.add(mark.index, entry);
-                } else {
-                    later |= pinned.is_of(&entry);
-                }
-            }
-        }
-        Ok(Some((pinned, later)))
-    }
-
     /// The marks of one run hash, in log order.
     ///
     /// # Errors
@@ -196,9 +253,10 @@ impl<'h> Ledger<'h> {
         let first = segments.range((log, segment, 0, 0)..(log, segment, run, 0))?.next_back().transpose()?;
         let from = first.map_or((log, segment, run, 0), |row| row.0.value());
         for row in segments.range(from..=(log, segment, run, u64::MAX))? {
-            let all = unpack_row(segment, row?.1.value())?;
-            let start = all.partition_point(|mark| mark.run < run);
-            marks.extend(all[start..].iter().take_while(|mark| mark.run == run));
+            let row = row?;
+            let all = packed_marks(segment, row.1.value())?;
+            let start = all.partition_point(|mark| Mark::unpack(mark).run < run);
+            marks.extend(all[start..].iter().map(Mark::unpack).take_while(|mark| mark.run == run));
         }
         Ok(())
     }
@@ -207,7 +265,7 @@ impl<'h> Ledger<'h> {
         let log = self.history.number;
         let segments = self.history.history.begin_read()?.open_table(SEGMENTS)?;
         let rows = segments.range((log, segment, 0, 0)..=(log, segment, u64::MAX, u64::MAX))?;
-        let mut cursor = Cursor { segment, rows, row: Vec::new().into_iter(), next: None };
+        let mut cursor = Cursor { segment, rows: Some(rows), row: Vec::new().into_iter(), next: None };
         cursor.advance()?;
         Ok(cursor)
     }
@@ -219,10 +277,30 @@ impl<'h> Ledger<'h> {
     pub fn for_each_run(
         &self,
         first: u32,
+        visit: impl FnMut(u64, &[Mark]) -> Result<(), HistoryError>,
+    ) -> Result<(), HistoryError> {
+        self.for_each_run_with(first, Vec::new(), visit)
+    }
+
+    /// The same with sorted marks of a last segment that was not stored.
+    ///
+    /// # Errors
+    /// [`HistoryError`], also of the visitor.
+    pub fn for_each_run_with(
+        &self,
+        first: u32,
+        unstored: Vec<Mark>,
         mut visit: impl FnMut(u64, &[Mark]) -> Result<(), HistoryError>,
     ) -> Result<(), HistoryError> {
         let numbers = self.segment_numbers()?.into_iter().filter(|number| *number >= first);
         let mut cursors = numbers.map(|number| self.cursor(number)).collect::<Result<Vec<_>, _>>()?;
+        if cursors.is_empty() {
+            let mut runs = unstored.chunk_by(|one, next| one.run == next.run);
+            return runs.try_for_each(|marks| visit(marks[0].run, marks));
+        }
+        let mut last = Cursor { segment: u32::MAX, rows: None, row: unstored.into_iter(), next: None };
+        last.advance()?;
+        cursors.push(last);
         let mut heap: std::collections::BinaryHeap<std::cmp::Reverse<(Mark, usize)>> = cursors
             .iter()
             .enumerate()

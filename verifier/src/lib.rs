@@ -9,11 +9,11 @@
 //! | [`checkpoint`], [`dates`] | a checkpoint under the policy: signature, quorum, age, dated keys |
 //! | [`witnesses`] | what the witnesses say, against each other, the log and the history |
 //! | [`tree`], [`entries`] | tiles and entries, authenticated against the signed root |
-//! | [`history`], [`recorder`], [`ledger`], [`siphash`] | what is remembered, how it is written, which entries a run has |
+//! | [`history`], [`scratch`], [`recorder`], [`ledger`], [`siphash`] | what is remembered, how it is written, which entries a run has |
 //! | [`judge`], [`runs`], [`walk`] | entries of a run against each other, and against its records |
 //! | [`steps`] | the file of a tenant's steps, against what its runs concluded with |
 //! | [`diagnose`] | what a rewritten log did to which runs |
-//! | [`export`], [`export_lines`], [`export_runs`], [`proof`], [`fraud`] | files checked offline |
+//! | [`export`], [`export_lines`], [`export_entries`], [`export_runs`], [`proof`], [`fraud`] | files checked offline |
 //! | [`agentplane`], [`canon`] | exports of another agent plane |
 //! | [`source`], [`records`], [`finder`], [`http`] | where evidence comes from, bounded |
 //! | [`watch`], [`alert`], [`metrics`] | audits for ever, and who is told |
@@ -38,6 +38,7 @@ pub mod diagnose;
 pub mod entries;
 pub mod error;
 pub mod export;
+pub mod export_entries;
 pub mod export_lines;
 pub mod export_runs;
 pub mod file;
@@ -64,6 +65,8 @@ pub mod records;
 pub mod report_html;
 pub mod report_text;
 pub mod runs;
+#[cfg(feature = "cli")]
+pub mod scratch;
 pub mod siphash;
 #[cfg(feature = "cli")]
 pub mod source;

@@ -1,6 +1,6 @@
 //! Lines out of a stream or a file, each bounded.
 
-use std::io::{BufRead, Read as _};
+use std::io::{BufRead, ErrorKind, Read as _};
 use std::path::Path;
 
 use runseal_evidence::export::LINE_BYTES_MAX;
@@ -26,6 +26,17 @@ pub enum LineError {
         /// The line, from 1.
         line: u64,
     },
+}
+
+/// Bytes of lines read at a time.
+pub const BLOCK_BYTES: usize = 1 << 18;
+/// What a reader of lines wants as its buffer: the rest of a line after each block.
+pub const BUFFER_BYTES: usize = 1 << 14;
+
+/// Length of the first line with its line feed, or of all where there is none.
+pub fn line_length(mut bytes: &[u8]) -> usize {
+    // A slice is read without failing, and skipping searches with the machine's widest instructions.
+    bytes.skip_until(b'\n').unwrap_or(0)
 }
 
 /// Collects pieces and hands out whole lines.
@@ -135,11 +146,92 @@ impl<'p> LineReader<'p> {
         self.number += 1;
         Ok(Some(&self.buffer))
     }
+
+    /// Replaces `block` by further whole lines, each with its line feed: about [`BLOCK_BYTES`], or one line that is
+    /// longer. `false` at the end, or where the rest is no line. Who parses the block counts its lines.
+    ///
+    /// # Errors
+    /// [`Failure::Read`].
+    pub fn next_block(&mut self, block: &mut Vec<u8>) -> Result<bool, Failure> {
+        block.clear();
+        if self.cut || self.too_long {
+            return Ok(false);
+        }
+        let read = fill(&mut *self.file, block);
+        read.map_err(|source| Failure::Read { path: self.path.to_owned(), source })?;
+        self.bytes += block.len() as u64;
+        // Only the last line can be longer than a block.
+        let whole = block.ends_with(b"\n");
+        if whole && block.len() <= LINE_BYTES_MAX {
+            return Ok(true);
+        }
+        let before = &block[..block.len() - usize::from(whole)];
+        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |feed| feed + 1);
+        self.too_long = before.len() - start > LINE_BYTES_MAX;
+        self.cut = !whole && !self.too_long && !block.is_empty();
+        if !whole || self.too_long {
+            block.truncate(start);
+        }
+        Ok(!block.is_empty())
+    }
+}
+
+/// Appends a block's bytes and the rest of its last line, up to the longest there can be.
+fn fill(file: &mut dyn BufRead, block: &mut Vec<u8>) -> std::io::Result<()> {
+    // Reads of this length go past the reader's own buffer.
+    block.resize(BLOCK_BYTES, 0);
+    let mut length = 0;
+    while length < BLOCK_BYTES {
+        match file.read(&mut block[length..]) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    block.truncate(length);
+    if length < BLOCK_BYTES {
+        return Ok(());
+    }
+    if block.last() != Some(&b'\n') {
+        file.take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', block)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
     use super::*;
+
+    #[test]
+    fn blocks_are_whole_lines_up_to_the_first_that_is_none() {
+        let long = |length: usize| "x".repeat(length);
+        for (text, whole, cut, too_long) in [
+            (String::new(), 0, false, false),
+            ("one\n\nthree\n".to_owned(), 11, false, false),
+            ("one\ncut".to_owned(), 4, true, false),
+            ("cut".to_owned(), 0, true, false),
+            (format!("{}\none\n", long(BLOCK_BYTES)), BLOCK_BYTES + 5, false, false),
+            (format!("one\n{}\none\n", long(LINE_BYTES_MAX)), LINE_BYTES_MAX + 9, false, false),
+            (format!("one\n{}\none\n", long(LINE_BYTES_MAX + 1)), 4, false, true),
+            (format!("one\n{}", long(LINE_BYTES_MAX + 1)), 4, false, true),
+            (format!("one\n{}", long(LINE_BYTES_MAX)), 4, true, false),
+            (format!("{}\n", long(LINE_BYTES_MAX + 1)), 0, false, true),
+            (long(LINE_BYTES_MAX * 3), 0, false, true),
+        ] {
+            let mut lines = LineReader::new(Cursor::new(&text), Path::new("lines"));
+            let (mut block, mut all) = (Vec::new(), Vec::new());
+            while lines.next_block(&mut block).unwrap() {
+                assert!(block.ends_with(b"\n"));
+                all.extend_from_slice(&block);
+            }
+            assert!(all == text.as_bytes()[..whole], "{} of {} bytes", all.len(), text.len());
+            assert_eq!((lines.cut, lines.too_long), (cut, too_long), "{} bytes", text.len());
+            assert!(!lines.next_block(&mut block).unwrap());
+        }
+    }
 
     #[test]
     fn lines_come_whole_whatever_the_pieces() {

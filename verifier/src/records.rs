@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use runseal_evidence::export::{ExportError, ExportLine, LINE_BYTES_MAX};
+use runseal_evidence::chain::Ahead;
+use runseal_evidence::export::{ExportError, LINE_BYTES_MAX, ReadLine};
 use runseal_evidence::name::RunId;
 use thiserror::Error;
 use url::Url;
@@ -95,6 +96,7 @@ impl RecordSource {
         let mut check = RunCheck::new(pinned, against);
         let mut lines = Lines::new(LINE_BYTES_MAX);
         let mut number = 0;
+        let mut raw = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| network(&url, error))? {
             self.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
             lines.push(&chunk);
@@ -103,9 +105,12 @@ impl RecordSource {
                 if number > most.saturating_add(UNPINNED_MAX) {
                     return Err(RecordsError::Endless(number));
                 }
-                match ExportLine::parse(&line) {
-                    Ok(ExportLine::Record(record)) => check.push(&record),
-                    Ok(_) => return Err(RecordsError::NotARecord(number)),
+                raw.clear();
+                match ReadLine::parse(&line, &mut raw) {
+                    Ok(ReadLine::Record(record)) => {
+                        check.push(&raw, &record, Ahead::of(record.prev, &raw));
+                    }
+                    Ok(ReadLine::Other(_)) => return Err(RecordsError::NotARecord(number)),
                     Err(error) => return Err(RecordsError::Line { line: number, error }),
                 }
             }

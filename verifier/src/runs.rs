@@ -1,8 +1,8 @@
 //! One run: its records against the entries that the log holds of it.
 
-use runseal_evidence::chain::{Chain, ChainFault, ChainHash};
+use runseal_evidence::chain::{Ahead, Chain, ChainFault, ChainHash};
 use runseal_evidence::entry::{Entry, Head, Seal};
-use runseal_evidence::export::ExportRecord;
+use runseal_evidence::export::RecordAccount;
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::json::Json;
 use runseal_evidence::name::{RunId, TenantId};
@@ -165,10 +165,20 @@ impl<'k> RunCheck<'k> {
         }
     }
 
-    /// Takes the next record line.
-    pub fn push(&mut self, line: &ExportRecord) {
+    /// What the log says of the run.
+    pub const fn pinned(&self) -> &Pinned {
+        &self.pinned
+    }
+
+    /// Records taken.
+    pub fn count(&self) -> u64 {
+        self.chain.count()
+    }
+
+    /// Takes the next record: its wire bytes, what its line says of it, and its hash as the line would have it.
+    pub fn push(&mut self, raw: &[u8], line: &RecordAccount, ahead: Ahead) {
         let before = self.chain.head();
-        let pushed = self.chain.push(line.raw.as_bytes());
+        let pushed = self.chain.push_ahead(raw, ahead);
         let count = self.chain.count();
         // The store's own account tells where an edit was made, unless the editor saw to it too.
         if self.first_contradiction.is_none()
@@ -182,9 +192,9 @@ impl<'k> RunCheck<'k> {
         }
         match &pushed {
             Ok(record) => {
-                self.last_seq = self.last_seq.max(record.stamp.seq);
-                let concludes = record.draft.kind.as_str() == Meaning::RUN_CONCLUDED;
-                self.conclusion = concludes.then(|| record.draft.payload.clone());
+                self.last_seq = self.last_seq.max(record.seq());
+                let concludes = record.kind() == Meaning::RUN_CONCLUDED;
+                self.conclusion = concludes.then(|| record.to_payload());
             }
             Err(fault) => {
                 self.conclusion = None;
@@ -222,7 +232,7 @@ impl<'k> RunCheck<'k> {
         }
     }
 
-    fn signature(&mut self, line: &ExportRecord, count: u64) {
+    fn signature(&mut self, line: &RecordAccount, count: u64) {
         let detail = match &line.signature {
             None if self.against.record_keys.is_empty() => return,
             None => "the record carries no signature".to_owned(),

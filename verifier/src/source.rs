@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::join_all;
-use runseal_tlog::bundle::BUNDLE_BYTES_MAX;
 use runseal_tlog::hash::HASH_BYTES;
 use runseal_tlog::tile::{TileKind, TilePath};
 use thiserror::Error;
@@ -92,11 +91,6 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// Whether the longest bundle there can be was allowed.
-    pub const fn is_whole(&self) -> bool {
-        self.bundle_limit >= BUNDLE_BYTES_MAX
-    }
-
     /// The content of a hash tile cut to the width asked for, or of a bundle whole: a bundle fetched in
     /// place of a narrower one is longer, see [`runseal_tlog::bundle::prefix`].
     ///
@@ -146,6 +140,19 @@ impl LogSource {
             Place::Directory(path)
         };
         Ok(Self { place, bytes: AtomicU64::new(0) })
+    }
+
+    /// The directory, where the log is one.
+    pub fn directory(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Directory(root) => Some(root),
+            Place::Http { .. } => None,
+        }
+    }
+
+    /// Counts bytes read from [`Self::directory`].
+    pub fn add_bytes(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Bytes read so far.
@@ -253,6 +260,58 @@ fn read_file(path: &Path, limit: usize) -> Result<Body, SourceError> {
     }
     Ok(Body::plain(bytes))
 }
+
+/// Memory that files of a static tree are read into, one after the other.
+#[derive(Debug, Default)]
+pub struct FileBuffer(Vec<u8>);
+
+impl FileBuffer {
+    /// A tile or bundle; see [`Fetched::open`] for what it may be longer than.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub fn read(&mut self, root: &Path, path: TilePath, bundle_limit: usize) -> Result<&[u8], SourceError> {
+        let limit = match path.kind() {
+            TileKind::Entries => bundle_limit,
+            TileKind::Hashes { .. } => tile_limit(path.full()),
+        };
+        let length = match self.fill(&root.join(path.to_string()), limit) {
+            Err(error) if path.is_partial() && error.is_not_found() => {
+                self.fill(&root.join(path.full().to_string()), limit).map_err(|_| error)?
+            }
+            length => length?,
+        };
+        let wanted = match path.kind() {
+            TileKind::Entries => length,
+            TileKind::Hashes { .. } => length.min(tile_limit(path)),
+        };
+        Ok(&self.0[..wanted])
+    }
+
+    fn fill(&mut self, path: &Path, limit: usize) -> Result<usize, SourceError> {
+        let fault = |source| SourceError::File { path: path.to_owned(), source };
+        let mut file = File::open(path).map_err(fault)?;
+        let mut length = 0;
+        loop {
+            if length > limit {
+                return Err(SourceError::FileTooLong { path: path.to_owned(), limit });
+            }
+            if length == self.0.len() {
+                // One byte beyond the limit is enough to see that there is one.
+                self.0.resize((length * 2).max(BUFFER_BYTES_MIN).min(limit + 1).max(length + 1), 0);
+            }
+            match file.read(&mut self.0[length..]) {
+                Ok(0) => return Ok(length),
+                Ok(read) => length += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(fault(error)),
+            }
+        }
+    }
+}
+
+/// Least memory of a [`FileBuffer`].
+const BUFFER_BYTES_MIN: usize = 1 << 16;
 
 /// A URL that names a folder: with a path that ends in a slash, without query or fragment.
 ///

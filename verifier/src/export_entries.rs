@@ -1,0 +1,215 @@
+//! The entries of an export, by run: in memory while they are few, in a scratch history from then on.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::history::{History, HistoryError, LOOSE_ENTRIES, LogHistory};
+use crate::ledger::{Ledger, Mark, RunEntries, add_segment};
+
+/// Memory for entries before they go into the scratch history, and for each further part of them.
+const MEMORY_MAX: usize = 48 << 20;
+/// What an entry takes in memory besides its bytes.
+const OVERHEAD: usize = size_of::<Mark>() + size_of::<Place>();
+
+/// An entry's index, and where its bytes are.
+type Place = (u64, Range<usize>);
+
+/// The entries of an export. They are added first, all of them, and looked up after [`Self::settle`].
+#[derive(Debug)]
+pub struct ExportEntries {
+    scratch: LogHistory,
+    memory_max: usize,
+    /// Whether some went to the scratch history; from then on all do.
+    spilt: bool,
+    marks: Vec<Mark>,
+    places: Vec<Place>,
+    bytes: Vec<u8>,
+}
+
+impl ExportEntries {
+    /// No entries yet; `scratch` is an empty history that may fill up with them.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn new(scratch: History, origin: &str) -> Result<Self, HistoryError> {
+        let scratch = Arc::new(scratch).log(origin)?;
+        Ok(Self {
+            scratch,
+            memory_max: MEMORY_MAX,
+            spilt: false,
+            marks: Vec::new(),
+            places: Vec::new(),
+            bytes: Vec::new(),
+        })
+    }
+
+    /// Adds an entry of a run.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn add(&mut self, mark: Mark, entry: &[u8]) -> Result<(), HistoryError> {
+        self.marks.push(mark);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(entry);
+        self.places.push((mark.index, start..self.bytes.len()));
+        if self.bytes.len() + self.marks.len() * OVERHEAD > self.memory_max { self.spill() } else { Ok(()) }
+    }
+
+    /// Puts in order what was added.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn settle(&mut self) -> Result<(), HistoryError> {
+        if self.spilt {
+            self.spill()?;
+            (self.marks, self.places, self.bytes) = (Vec::new(), Vec::new(), Vec::new());
+        } else {
+            self.marks.sort_unstable();
+            // They are sorted already unless the export is damaged. Of entries of one index the last counts.
+            self.places.sort_by_key(|(index, _)| *index);
+        }
+        Ok(())
+    }
+
+    fn spill(&mut self) -> Result<(), HistoryError> {
+        self.spilt = true;
+        self.marks.sort_unstable();
+        let log = self.scratch.number;
+        let write = self.scratch.history.begin_write()?;
+        {
+            let mut loose = write.open_table(LOOSE_ENTRIES)?;
+            for (index, place) in self.places.drain(..) {
+                loose.insert((log, index), &self.bytes[place])?;
+            }
+        }
+        add_segment(&write, log, &self.marks)?;
+        write.commit()?;
+        self.marks.clear();
+        self.bytes.clear();
+        Ok(())
+    }
+}
+
+/// Where the marks of `run` start, or would. Run hashes are as good as random, so the place is nearly known.
+fn first_of(marks: &[Mark], run: u64) -> usize {
+    let share = u128::from(run) * marks.len() as u128 >> 64;
+    let mut start = usize::try_from(share).unwrap_or(0);
+    let (mut end, mut step) = (start, 8);
+    while start > 0 && marks[start - 1].run >= run {
+        start = start.saturating_sub(step);
+        step *= 2;
+    }
+    step = 8;
+    while end < marks.len() && marks[end].run < run {
+        end = marks.len().min(end + step);
+        step *= 2;
+    }
+    start + marks[start..end].partition_point(|mark| mark.run < run)
+}
+
+impl RunEntries for ExportEntries {
+    fn run_key(&self) -> &[u8; 16] {
+        self.scratch.run_key()
+    }
+
+    fn marks(&self, run: u64) -> Result<Cow<'_, [Mark]>, HistoryError> {
+        if self.spilt {
+            return RunEntries::marks(&self.scratch, run);
+        }
+        let start = first_of(&self.marks, run);
+        let count = self.marks[start..].iter().take_while(|mark| mark.run == run).count();
+        Ok(Cow::Borrowed(&self.marks[start..start + count]))
+    }
+
+    fn entry(&self, index: u64) -> Result<Option<Cow<'_, [u8]>>, HistoryError> {
+        if self.spilt {
+            return RunEntries::entry(&self.scratch, index);
+        }
+        let holds = |at: usize| self.places.get(at).is_some_and(|(found, _)| *found == index);
+        // Where no entry is left out or repeated, entry `n` stands on place `n`.
+        let usual = usize::try_from(index).ok().filter(|at| holds(*at) && !holds(at + 1));
+        let after = || self.places.partition_point(|(found, _)| *found <= index);
+        let at = usual.or_else(|| after().checked_sub(1)).filter(|at| holds(*at));
+        Ok(at.map(|at| Cow::Borrowed(&self.bytes[self.places[at].1.clone()])))
+    }
+
+    fn for_each_run(
+        &self,
+        visit: &mut dyn FnMut(u64, &[Mark]) -> Result<(), HistoryError>,
+    ) -> Result<(), HistoryError> {
+        if self.spilt {
+            return Ledger::new(&self.scratch).for_each_run(0, visit);
+        }
+        self.marks.chunk_by(|one, next| one.run == next.run).try_for_each(|marks| visit(marks[0].run, marks))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ledger::MarkKind;
+
+    fn entries(memory_max: usize, added: &[(u64, u64, String)]) -> ExportEntries {
+        let scratch = History::in_memory([7; 16]).unwrap();
+        let mut entries = ExportEntries { memory_max, ..ExportEntries::new(scratch, "log").unwrap() };
+        for (run, index, entry) in added {
+            let mark = Mark { run: *run, index: *index, kind: MarkKind::Head, records: 1 };
+            entries.add(mark, entry.as_bytes()).unwrap();
+        }
+        entries.settle().unwrap();
+        entries
+    }
+
+    fn walk(entries: &ExportEntries) -> Vec<(u64, Vec<Mark>)> {
+        let mut walked = Vec::new();
+        entries
+            .for_each_run(&mut |run, marks| {
+                walked.push((run, marks.to_vec()));
+                Ok(())
+            })
+            .unwrap();
+        walked
+    }
+
+    proptest! {
+        #[test]
+        fn entries_are_found_alike_in_memory_and_spilt(
+            // Few distinct values, so that runs have several entries and indexes come twice; and many.
+            added in prop::collection::vec((prop_oneof![0..4u64, any::<u64>()], 0..40u64, "[a-z]{1,9}"), 0..60),
+            memory_max in 0..4_000usize,
+        ) {
+            // One index has one mark in a log; a damaged export may repeat both.
+            let (memory, spilt) = (entries(usize::MAX, &added), entries(memory_max, &added));
+            prop_assert!(!memory.spilt);
+            for index in 0..41 {
+                let last = added.iter().rev().find(|(_, of, _)| *of == index);
+                let expected = last.map(|(.., entry)| entry.as_bytes());
+                assert_eq!(memory.entry(index).unwrap().as_deref(), expected);
+                assert_eq!(spilt.entry(index).unwrap().as_deref(), expected);
+            }
+            for (run, ..) in added.iter().chain([&(5, 0, String::new())]) {
+                let mut expected: Vec<u64> =
+                    added.iter().filter(|(of, ..)| of == run).map(|(_, index, _)| *index).collect();
+                expected.sort_unstable();
+                let indexes = |entries: &ExportEntries| -> Vec<u64> {
+                    RunEntries::marks(entries, *run).unwrap().iter().map(|mark| mark.index).collect()
+                };
+                prop_assert_eq!(indexes(&memory), expected.clone());
+                if !has_repeats(&added) {
+                    prop_assert_eq!(indexes(&spilt), expected);
+                }
+            }
+            if !has_repeats(&added) {
+                prop_assert_eq!(walk(&memory), walk(&spilt));
+            }
+        }
+    }
+
+    fn has_repeats(added: &[(u64, u64, String)]) -> bool {
+        let distinct: std::collections::HashSet<u64> = added.iter().map(|(_, index, _)| *index).collect();
+        distinct.len() < added.len()
+    }
+}
