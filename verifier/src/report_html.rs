@@ -139,7 +139,7 @@ fn cosignatures(page: &mut String, report: &Report) {
         return;
     }
     page.push_str(
-        "<section>\n<h2>Cosignatures</h2>\n<div class=\"scroll\"><table>\n<thead><tr><th>Witness</th><th>When</th><th>Worth</th></tr></thead>\n<tbody>\n",
+        "<section>\n<h2>Cosignatures</h2>\n<div class=\"scroll\"><table class=\"stack\">\n<thead><tr><th>Witness</th><th>When</th><th>Worth</th></tr></thead>\n<tbody>\n",
     );
     for line in &report.cosignatures {
         let (tag, word) = match line.status {
@@ -198,8 +198,17 @@ fn method(page: &mut String, report: &Report) {
     page.push_str("</section>\n");
 }
 
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 240.0;
+/// A plot's place: a picture scaled to a phone would scale its labels down too, so there is one for each width.
+struct Frame {
+    class: &'static str,
+    width: f64,
+    height: f64,
+}
+
+const FRAMES: [Frame; 2] = [
+    Frame { class: "wide", width: 720.0, height: 240.0 },
+    Frame { class: "narrow", width: 360.0, height: 240.0 },
+];
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 16.0;
@@ -207,25 +216,40 @@ const BOTTOM: f64 = 34.0;
 
 /// The sizes over time as steps, a mark for each cosignature.
 fn plot(page: &mut String, timeline: &[Point]) {
+    if timeline.is_empty() {
+        return;
+    }
+    page.push_str("<section>\n<h2>Checkpoints and cosignatures</h2>\n<figure>\n");
+    for frame in &FRAMES {
+        plot_in(page, timeline, frame);
+    }
+    page.push_str(
+        "<figcaption>Line and circles: sizes as this auditor saw them first. Triangles: cosignatures of \
+         witnesses, at the time each states.</figcaption>\n</figure>\n</section>\n",
+    );
+}
+
+fn plot_in(page: &mut String, timeline: &[Point], frame: &Frame) {
+    let Frame { class, width, height } = frame;
     let times = timeline
         .iter()
         .flat_map(|point| std::iter::once(point.seen).chain(point.cosigned.iter().map(|(_, time)| *time)));
     let (Some(first), Some(last)) = (times.clone().min(), times.max()) else { return };
     let span = (last - first).max(1);
     let largest = timeline.iter().map(|point| point.size).max().unwrap_or(0).max(1);
-    let x = |time: u64| LEFT + (WIDTH - LEFT - RIGHT) * ratio(time - first, span);
-    let y = |size: u64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * ratio(size, largest);
-    let _ = write!(
+    let x = |time: u64| LEFT + (width - LEFT - RIGHT) * ratio(time - first, span);
+    let y = |size: u64| height - BOTTOM - (height - TOP - BOTTOM) * ratio(size, largest);
+    let _ = writeln!(
         page,
-        "<section>\n<h2>Checkpoints and cosignatures</h2>\n<figure>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
-         aria-label=\"Size of the log over time, with cosignatures\">\n"
+        "<svg class=\"{class}\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+         aria-label=\"Size of the log over time, with cosignatures\">"
     );
     for size in [0, largest / 2, largest] {
         let at = y(size);
         let _ = writeln!(
             page,
             "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{:.1}\" y2=\"{at:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{size}</text>",
-            WIDTH - RIGHT,
+            width - RIGHT,
             LEFT - 8.0,
             at + 4.0
         );
@@ -236,7 +260,7 @@ fn plot(page: &mut String, timeline: &[Point]) {
             page,
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{spelled}</text>",
             x(time),
-            HEIGHT - 10.0
+            height - 10.0
         );
         if first == last {
             break;
@@ -275,10 +299,7 @@ fn plot(page: &mut String, timeline: &[Point]) {
             );
         }
     }
-    page.push_str(
-        "</svg>\n<figcaption>Line and circles: sizes as this auditor saw them first. Triangles: cosignatures of \
-         witnesses, at the time each states.</figcaption>\n</figure>\n</section>\n",
-    );
+    page.push_str("</svg>\n");
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a plot shows no more than a thousand steps")]
