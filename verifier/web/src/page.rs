@@ -103,7 +103,7 @@ pub fn build(file: Option<PathBuf>) -> Result<Built, PageError> {
     let module = bound.wasm_mut().emit_wasm();
     let page = assemble(bound.js(), &module)?;
     fs::write(&path, &page).map_err(|source| PageError::Write { path: path.clone(), source })?;
-    let digest = Sha256::digest(&page).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = hex::encode(Sha256::digest(&page));
     Ok(Built { path, page_bytes: page.len(), module_bytes: module.len(), digest })
 }
 
@@ -120,12 +120,13 @@ fn compile() -> Result<PathBuf, PageError> {
         return Err(PageError::Build);
     }
     let messages = output.stdout.split(|byte| *byte == b'\n');
-    let modules = messages.filter_map(|line| {
+    let mut modules = messages.filter_map(|line| {
         let message: Value = serde_json::from_slice(line).ok()?;
         let files = message["filenames"].as_array()?;
-        files.iter().filter_map(Value::as_str).find(|file| file.ends_with(".wasm")).map(PathBuf::from)
+        let mut files = files.iter().filter_map(Value::as_str).map(PathBuf::from);
+        files.find(|file| file.extension().is_some_and(|extension| extension == "wasm"))
     });
-    modules.last().ok_or(PageError::NoModule)
+    modules.next_back().ok_or(PageError::NoModule)
 }
 
 /// Flags for the compiler, of this build alone: panics name their source file, on any machine the same.

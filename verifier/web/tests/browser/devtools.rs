@@ -68,7 +68,8 @@ impl Chromium {
     pub(crate) fn send(&mut self, session: Option<&str>, method: &str, params: Value) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        let mut message = json!({"id": id, "method": method, "params": params});
+        let mut message = json!({"id": id, "method": method});
+        message["params"] = params;
         if let Some(session) = session {
             message["sessionId"] = session.into();
         }
