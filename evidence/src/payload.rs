@@ -7,6 +7,7 @@
 use crate::{
     json::{Json, Object},
     name::{Kind, NameError, Outcome},
+    record::RecordView,
     timestamp::{Timestamp, TimestampError},
 };
 
@@ -112,12 +113,18 @@ impl Meaning {
 
     /// What a record of this kind and payload means.
     pub fn of(kind: &Kind, payload: &Json) -> Result<Self, PayloadError> {
-        read(kind, payload).map_err(|fault| PayloadError { kind: kind.clone(), fault })
+        read(kind.as_str(), payload.as_str()).map_err(|fault| PayloadError { kind: kind.clone(), fault })
+    }
+
+    /// What a record means, read where it stands.
+    pub fn of_record(record: &RecordView<'_>) -> Result<Self, PayloadError> {
+        let fault = |fault| PayloadError { kind: Kind::checked(record.kind()), fault };
+        read(record.kind(), record.payload()).map_err(fault)
     }
 }
 
-fn read(kind: &Kind, payload: &Json) -> Result<Meaning, PayloadFault> {
-    Ok(match kind.as_str() {
+fn read(kind: &str, payload: &str) -> Result<Meaning, PayloadFault> {
+    Ok(match kind {
         "RunAdmitted" => {
             let members = members(payload)?;
             let admission_key = text(&members, "admission_key", ADMISSION_KEY_BYTES_MAX)?;
@@ -146,8 +153,8 @@ fn read(kind: &Kind, payload: &Json) -> Result<Meaning, PayloadFault> {
     })
 }
 
-fn members(payload: &Json) -> Result<Object, PayloadFault> {
-    payload.object().ok_or(PayloadFault::NotAnObject)
+fn members(payload: &str) -> Result<Object, PayloadFault> {
+    Object::parse(payload.as_bytes()).map_err(|_| PayloadFault::NotAnObject)
 }
 
 fn present<'a>(members: &'a Object, member: &str) -> Option<&'a Json> {
