@@ -5,11 +5,12 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use runseal_evidence::name::{Base, NameError, TenantId};
 use thiserror::Error;
 
-use crate::check::{self, CheckProgress, CheckReport};
+use crate::check::{self, CheckProgress, CheckReport, RebuildReport};
 use crate::clock::{Clock, SystemClock};
 use crate::log::Log;
 use crate::plane::{
@@ -18,8 +19,8 @@ use crate::plane::{
 };
 use crate::shared::Shared;
 use crate::store::{
-    Corruption, Direction, Engine, EngineError, Limits, Overlay, RedbEngine, Scanned, Scope, Space,
-    StoreError, Table, is_redb_file,
+    CACHE_BYTES, Corruption, Direction, Engine, EngineError, Limits, Overlay, RedbEngine, Scanned, Scope,
+    Space, StoreError, Table, is_redb_file,
 };
 use crate::tenant::Tenant;
 
@@ -32,11 +33,52 @@ pub struct Journal {
     shared: Arc<Shared>,
 }
 
+/// How long a journal must be idle before its file is prepared for a crash. See `docs/adr/0005`.
+const SETTLE_AFTER: Duration = Duration::from_secs(2);
+
 /// How a plane is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CreateOptions {
     /// Sign every record with a key of the plane's own.
     pub sign_records: bool,
+}
+
+/// How a journal is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Memory for pages of the database that were read or wait to be written. Default: 64 MiB.
+    pub cache_bytes: usize,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { cache_bytes: CACHE_BYTES }
+    }
+}
+
+/// Why indexes are not made again. Nothing was changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RebuildError {
+    /// The journal cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The records, the entries or a row of its own right contradict themselves: that is damage to the evidence,
+    /// and no index can be made from it.
+    #[error("{0}; this is no index, and nothing was changed: restore it from a backup")]
+    Damaged(Box<Corruption>),
+    /// The database failed.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for RebuildError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Corrupt(corruption) => Self::Damaged(corruption),
+            error => Self::Store(error),
+        }
+    }
 }
 
 /// Why a journal is not made or opened.
@@ -180,42 +222,48 @@ impl Journal {
     /// # Errors
     /// Those of [`Journal::open`].
     pub fn open_with_clock(dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let files = Files::in_dir(dir);
-        let path = files.database();
-        match is_redb_file(&path) {
-            Ok(true) => {}
-            Ok(false) => return Err(OpenError::Foreign { path }),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(OpenError::Missing { dir: dir.to_owned() });
-            }
-            Err(error) => return Err(OpenError::Io { path, error }),
-        }
-        let key_path = files.master_key();
-        let line = read_secret(&key_path)?;
-        let master = MasterKey::parse(&line);
-        let master = master
-            .ok_or_else(|| KeyFileError::Malformed { path: key_path.clone(), expected: "master key" })?;
-        let engine = RedbEngine::open(&path).map_err(|error| refused(&path, error))?;
-        let meta = read_meta(&engine, &path)?;
-        let keys = Keys::new(master);
-        if default_vkey(&keys, &meta.base) != meta.vkey {
-            return Err(OpenError::OtherKey { path: key_path });
-        }
-        let record_signer = match &meta.record_key {
-            None => None,
-            Some(vkey) => Some(open_record_key(&files.record_key(), &meta.base, vkey)?),
-        };
-        Self::start(
-            engine,
-            Plane {
-                base: meta.base,
-                clock,
-                record_signer,
-                files: Some(files),
-                keys,
-                enlisted: Enlisted::default(),
-            },
-        )
+        let (engine, plane) = opened(dir, &OpenOptions::default(), clock)?;
+        Self::start(engine, plane)
+    }
+
+    /// Opens a plane's journal in a way of the caller's.
+    ///
+    /// # Errors
+    /// Those of [`Journal::open`].
+    pub fn open_with(dir: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
+        let (engine, plane) = opened(dir, options, Arc::new(SystemClock))?;
+        Self::start(engine, plane)
+    }
+
+    /// Makes everything of a tenant that follows from its records and entries again: the rows of its runs, every
+    /// index, the tiles and their counters. One transaction does all of it or nothing; no other process may use the
+    /// journal meanwhile. For a journal whose [check](Tenant::check) finds a contradiction in any of them.
+    ///
+    /// Records and entries are verified first, the entries against every checkpoint signed. Runs keep their order
+    /// under an outcome by the time of their conclusion; equal times are ordered by name. Besides the cache, memory
+    /// grows by about 32 bytes a run.
+    ///
+    /// # Errors
+    /// [`RebuildError`]; [`RebuildError::Damaged`] where the evidence itself contradicts itself.
+    pub fn rebuild_indexes(
+        dir: &Path,
+        options: &OpenOptions,
+        tenant: &TenantId,
+        progress: &mut dyn FnMut(CheckProgress),
+    ) -> Result<RebuildReport, RebuildError> {
+        let (engine, plane) = opened(dir, options, Arc::new(SystemClock))?;
+        let key = plane.log_key(&Scope::Tenant(tenant.clone()));
+        let signer = plane.record_signer.as_ref();
+        Ok(check::rebuild_tenant(&engine, tenant, key.verifier(), signer, progress)?)
+    }
+
+    /// Makes the tiles of the directory and the list of tenants again, from the directory's entries.
+    ///
+    /// # Errors
+    /// Those of [`Journal::rebuild_indexes`].
+    pub fn rebuild_directory(dir: &Path, options: &OpenOptions) -> Result<RebuildReport, RebuildError> {
+        let (engine, plane) = opened(dir, options, Arc::new(SystemClock))?;
+        Ok(check::rebuild_directory(&engine, &plane)?)
     }
 
     /// A journal that lives and ends with this process, under the same rules.
@@ -242,8 +290,9 @@ impl Journal {
             Err(MetaFault::Foreign) => write_meta(&engine, &meta)?,
             Err(fault) => return Err(unreadable(Path::new("memory"), fault)),
         }
-        Self::start(
+        Self::start_with(
             engine,
+            Limits::default(),
             Plane {
                 base: base.clone(),
                 clock,
@@ -255,8 +304,13 @@ impl Journal {
         )
     }
 
-    fn start(engine: impl Engine + 'static, plane: Plane) -> Result<Self, OpenError> {
-        let shared = Shared::start(Arc::new(engine), plane, Limits::default()).map_err(OpenError::Thread)?;
+    /// On a file, which is large one day, and whose process is killed another.
+    fn start(engine: RedbEngine, plane: Plane) -> Result<Self, OpenError> {
+        Self::start_with(engine, Limits { settle_after: Some(SETTLE_AFTER), ..Limits::default() }, plane)
+    }
+
+    fn start_with(engine: impl Engine + 'static, limits: Limits, plane: Plane) -> Result<Self, OpenError> {
+        let shared = Shared::start(Arc::new(engine), plane, limits).map_err(OpenError::Thread)?;
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -319,6 +373,48 @@ impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Journal").field("base", self.base()).field("dir", &self.dir()).finish_non_exhaustive()
     }
+}
+
+/// The database of a plane and what goes with it, which no other process may use meanwhile.
+fn opened(
+    dir: &Path,
+    options: &OpenOptions,
+    clock: Arc<dyn Clock>,
+) -> Result<(RedbEngine, Plane), OpenError> {
+    let files = Files::in_dir(dir);
+    let path = files.database();
+    match is_redb_file(&path) {
+        Ok(true) => {}
+        Ok(false) => return Err(OpenError::Foreign { path }),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(OpenError::Missing { dir: dir.to_owned() });
+        }
+        Err(error) => return Err(OpenError::Io { path, error }),
+    }
+    let key_path = files.master_key();
+    let line = read_secret(&key_path)?;
+    let master = MasterKey::parse(&line);
+    let master =
+        master.ok_or_else(|| KeyFileError::Malformed { path: key_path.clone(), expected: "master key" })?;
+    let engine = RedbEngine::open(&path, options.cache_bytes).map_err(|error| refused(&path, error))?;
+    let meta = read_meta(&engine, &path)?;
+    let keys = Keys::new(master);
+    if default_vkey(&keys, &meta.base) != meta.vkey {
+        return Err(OpenError::OtherKey { path: key_path });
+    }
+    let record_signer = match &meta.record_key {
+        None => None,
+        Some(vkey) => Some(open_record_key(&files.record_key(), &meta.base, vkey)?),
+    };
+    let plane = Plane {
+        base: meta.base,
+        clock,
+        record_signer,
+        files: Some(files),
+        keys,
+        enlisted: Enlisted::default(),
+    };
+    Ok((engine, plane))
 }
 
 fn default_vkey(keys: &Keys, base: &Base) -> String {

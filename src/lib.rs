@@ -54,14 +54,14 @@ pub use self::chain::{
     AppendError, Appended, AsWritten, Lease, LeaseError, OWNER_BYTES_MAX, PAGE_BYTES_MAX, ReadError,
     ReadRecord, RestoreError, RunSummary, SealError, Sealed, StoredRecord, TTL_MIN, Upcaster,
 };
-pub use self::check::{CheckPart, CheckProgress, CheckReport};
+pub use self::check::{CheckPart, CheckProgress, CheckReport, RebuildReport};
 pub use self::clock::{Clock, ManualClock, SystemClock};
 pub use self::export::{ExportError, ExportSummary};
 pub use self::index::{
     AbandonedRun, ActivityCursor, Admission, CANCELLATION_TEXT_BYTES_MAX, CancelError, Cancellation,
     CaseRecord, WaitingRun,
 };
-pub use self::journal::{CreateOptions, Journal, OpenError};
+pub use self::journal::{CreateOptions, Journal, OpenError, OpenOptions, RebuildError};
 pub use self::log::{CheckpointError, Log, ProofError, ProveError, PublishError, Remembered};
 pub use self::plane::KeyFileError;
 pub use self::store::{Ack, Corruption, EngineError, Fault, RowFault, StoreError};

@@ -1,12 +1,12 @@
 //! Reading records: verified before they are parsed, or exactly as stored.
 
 use runseal_evidence::chain::{ChainFault, ChainHash};
-use runseal_evidence::name::RunId;
-use runseal_evidence::record::{RECORD_BYTES_MAX, Record};
+use runseal_evidence::name::{RunId, TenantId};
+use runseal_evidence::record::{RECORD_BYTES_MAX, RecordView};
 use runseal_evidence::signature::RecordSignature;
 use thiserror::Error;
 
-use super::record_row::{RecordRow, record_key, records};
+use super::record_row::{RecordRow, RecordRowView, record_key, records};
 use super::run::run_row;
 use crate::store::{Corruption, Direction, Fault, Read, Scanned, Scope, StoreError};
 
@@ -55,7 +55,7 @@ pub enum ReadError {
     Store(#[from] StoreError),
 }
 
-impl RecordRow {
+impl<'a> RecordRowView<'a> {
     /// Checks the row as record `seq` of `run`: hash first, then the bytes, then the place. `before` is the
     /// hash of the record before it, where that is known.
     pub(crate) fn verify(
@@ -64,29 +64,45 @@ impl RecordRow {
         run: &RunId,
         seq: u64,
         before: Option<ChainHash>,
-    ) -> Result<Record, StoreError> {
+    ) -> Result<RecordView<'a>, StoreError> {
         let corrupt =
             |fault: Fault| StoreError::from(Corruption::in_scope(scope, "record", fault).of_run(run).at(seq));
-        let computed = self.prev.link(&self.raw);
+        let computed = self.prev.link(self.raw);
         if computed != self.hash {
             return Err(corrupt(Fault::Hash { computed, stored: self.hash }));
         }
         if let Some(expected) = before.filter(|before| *before != self.prev) {
             return Err(corrupt(Fault::Link { expected, found: self.prev }));
         }
-        let record = Record::parse(&self.raw).map_err(|error| corrupt(error.into()))?;
-        let stamp = &record.stamp;
-        let fault = if Some(&stamp.tenant) != scope.tenant() {
+        let record = RecordView::parse(self.raw).map_err(|error| corrupt(error.into()))?;
+        let fault = if Some(record.tenant()) != scope.tenant().map(TenantId::as_str) {
             let expected = scope.tenant().cloned().unwrap_or_default();
-            Some(ChainFault::WrongTenant { seq, expected, found: stamp.tenant.clone() })
-        } else if stamp.run != *run {
-            Some(ChainFault::WrongRun { seq, expected: run.clone(), found: stamp.run.clone() })
-        } else if stamp.seq != seq {
-            Some(ChainFault::Gap { expected: seq, found: stamp.seq })
+            let found = record.to_record().stamp.tenant;
+            Some(ChainFault::WrongTenant { seq, expected, found })
+        } else if record.run() != run.as_str() {
+            let found = record.to_record().stamp.run;
+            Some(ChainFault::WrongRun { seq, expected: run.clone(), found })
+        } else if record.seq() != seq {
+            Some(ChainFault::Gap { expected: seq, found: record.seq() })
         } else {
             None
         };
         fault.map_or(Ok(record), |fault| Err(corrupt(fault.into())))
+    }
+}
+
+impl RecordRow {
+    /// Checks the row as [`RecordRowView::verify`] does.
+    pub(crate) fn verify(
+        &self,
+        scope: &Scope,
+        run: &RunId,
+        seq: u64,
+        before: Option<ChainHash>,
+    ) -> Result<RecordView<'_>, StoreError> {
+        let Self { prev, hash, signature, raw } = self;
+        let view = RecordRowView { prev: *prev, hash: *hash, signature: *signature, raw };
+        view.verify(scope, run, seq, before)
     }
 
     /// The record as callers see it.

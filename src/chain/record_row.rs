@@ -31,6 +31,22 @@ impl RecordRow {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, RowFault> {
+        let RecordRowView { prev, hash, signature, raw } = RecordRowView::decode(bytes)?;
+        Ok(Self { prev, hash, signature, raw: raw.to_vec() })
+    }
+}
+
+/// One row of the records table, where it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RecordRowView<'a> {
+    pub(crate) prev: ChainHash,
+    pub(crate) hash: ChainHash,
+    pub(crate) signature: Option<RecordSignature>,
+    pub(crate) raw: &'a [u8],
+}
+
+impl<'a> RecordRowView<'a> {
+    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, RowFault> {
         let mut row = RowReader::new(bytes);
         let prev = ChainHash::from_bytes(row.fixed("prev")?);
         let hash = ChainHash::from_bytes(row.fixed("hash")?);
@@ -41,7 +57,7 @@ impl RecordRow {
         } else {
             None
         };
-        let raw = row.counted("record")?.to_vec();
+        let raw = row.counted("record")?;
         row.end()?;
         Ok(Self { prev, hash, signature, raw })
     }

@@ -184,10 +184,11 @@ pub(crate) fn run_row(rows: &dyn Read, scope: &Scope, run: &RunId) -> Result<Opt
     let Some(bytes) = rows.get(&Space::of(scope, Table::Runs).key(&[run.as_str().as_bytes()]))? else {
         return Ok(None);
     };
-    decode(scope, run.as_str(), &bytes).map(Some)
+    decode_run(scope, run.as_str(), &bytes).map(Some)
 }
 
-fn decode(scope: &Scope, run: &str, bytes: &[u8]) -> Result<RunRow, StoreError> {
+/// The row of `run`, as stored.
+pub(crate) fn decode_run(scope: &Scope, run: &str, bytes: &[u8]) -> Result<RunRow, StoreError> {
     RunRow::decode(bytes).map_err(|fault| Corruption::in_scope(scope, "run row", fault).of_run(run).into())
 }
 
@@ -206,7 +207,7 @@ pub(crate) fn runs(
     }
     rows.scan(range, Direction::Ascending, &mut |key, value| {
         let run = stored_run(scope, "run row", space.own(key));
-        match run.and_then(|run| decode(scope, run.as_str(), value).map(|row| (run, row))) {
+        match run.and_then(|run| decode_run(scope, run.as_str(), value).map(|row| (run, row))) {
             Ok(row) => found.push(row),
             Err(error) => failed = Some(error),
         }

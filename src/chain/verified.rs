@@ -2,7 +2,7 @@
 
 use runseal_evidence::chain::ChainHash;
 use runseal_evidence::name::{Outcome, RunId, TenantId};
-use runseal_evidence::payload::Meaning;
+use runseal_evidence::payload::{Meaning, PayloadError};
 use runseal_evidence::record::RecordDraft;
 
 use super::append::Appended;
@@ -57,7 +57,8 @@ impl Verified {
                     return Err(missing(seq).into());
                 }
                 let record = row.verify(scope, run, seq, Some(self.chain))?;
-                *self = Self { records: seq, chain: row.hash, outcome: conclusion(&record.draft) };
+                *self =
+                    Self { records: seq, chain: row.hash, outcome: concludes(Meaning::of_record(&record)) };
             }
         }
         Ok(())
@@ -66,7 +67,11 @@ impl Verified {
 
 /// The outcome that a record concludes its run with.
 pub(super) fn conclusion(draft: &RecordDraft) -> Option<Outcome> {
-    match Meaning::of(&draft.kind, &draft.payload) {
+    concludes(Meaning::of(&draft.kind, &draft.payload))
+}
+
+fn concludes(meaning: Result<Meaning, PayloadError>) -> Option<Outcome> {
+    match meaning {
         Ok(Meaning::RunConcluded(concluded)) => Some(concluded.outcome),
         _ => None,
     }

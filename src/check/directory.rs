@@ -3,7 +3,9 @@
 use runseal_evidence::entry::{Entry, EntryError, EntryFault, Recognised};
 
 use super::entries::{checkpoints, walk};
+use super::tiles::{no_others, same};
 use super::{CheckPart, CheckProgress, CheckReport};
+use crate::log;
 use crate::plane::Plane;
 use crate::store::{Corruption, Direction, Fault, Read, Scanned, Scope, Space, StoreError, Table, row};
 
@@ -13,20 +15,29 @@ pub(crate) fn directory(
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport, StoreError> {
     let mut report = CheckReport::default();
-    let walked = walk(rows, &Scope::Directory, |index, bytes, size| {
-        entry(rows, plane, index, bytes)?;
-        report.entries = index + 1;
-        report.bytes += bytes.len() as u64;
-        let (done, total, bytes) = (report.entries, Some(size), report.bytes);
-        progress(CheckProgress { part: CheckPart::Entries, done, total, bytes });
-        Ok(())
-    });
-    let checked = walked.and_then(|()| {
+    let scope = &Scope::Directory;
+    let size = log::size(rows, scope)?;
+    let walked = walk(
+        rows,
+        scope,
+        size,
+        |index, bytes| {
+            entry(rows, plane, index, bytes)?;
+            report.entries = index + 1;
+            report.bytes += bytes.len() as u64;
+            let (done, total, bytes) = (report.entries, Some(size), report.bytes);
+            progress(CheckProgress { part: CheckPart::Entries, done, total, bytes });
+            Ok(())
+        },
+        |level, index, tile| same(rows, scope, level, index, tile),
+    );
+    let checked = walked.and_then(|tiles| {
+        report.held_bytes = report.bytes + no_others(rows, scope, &tiles)?;
         tenants(rows, report.entries)?;
-        checkpoints(rows, &Scope::Directory, plane.log_key(&Scope::Directory).verifier())
+        checkpoints(rows, scope, plane.log_key(scope).verifier())
     });
     match checked {
-        Ok(()) => {}
+        Ok(_) => {}
         Err(StoreError::Corrupt(corruption)) => report.contradiction = Some(*corruption),
         Err(error) => return Err(error),
     }

@@ -1,167 +1,158 @@
 //! The log: each entry against the run it is about, and the tree built again from the entries.
 
-use runseal_evidence::chain::ChainHash;
 use runseal_evidence::entry::{Entry, EntryError, EntryFault, Head, Recognised, Seal};
 use runseal_evidence::name::{RunId, TenantId};
 use runseal_tlog::checkpoint::SignedCheckpoint;
 use runseal_tlog::hash::LeafHash;
 use runseal_tlog::key::VerifierKey;
+use runseal_tlog::tile::Tile;
 
-use super::places::differs;
-use super::tiles::Tiles;
-use super::{Check, CheckPart, PROGRESS_ROWS};
+use super::account::{differs, with_seal};
+use super::ledger::{Derived, Ledger, Mode};
+use super::rows::{Page, each};
+use super::tiles::{Tiles, no_others, same};
+use super::{Counts, PROGRESS_ROWS, Subject};
 use crate::chain;
 use crate::log::{self, ProofError};
-use crate::store::{Corruption, Direction, Fault, Read, Scanned, Scope, Space, StoreError, Table};
+use crate::store::{Corruption, Fault, Read, Scope, Space, StoreError, Table};
 
-/// Entries read at once.
-const PAGE: u64 = 1024;
 /// Checkpoints read at once.
 const NOTES: usize = 64;
 
-impl Check<'_> {
-    pub(super) fn entries(&mut self) -> Result<(), StoreError> {
-        let (rows, scope) = (self.rows, self.scope);
-        walk(rows, scope, |index, entry, size| {
-            self.entry(index, entry)?;
-            self.report.entries = index + 1;
-            self.report.bytes += entry.len() as u64;
-            if self.report.entries.is_multiple_of(PROGRESS_ROWS) || self.report.entries == size {
-                self.advance(CheckPart::Entries, self.report.entries, Some(size));
+/// Every entry of a tenant's log, and the tree over them.
+pub(super) fn entries(
+    of: Subject<'_>,
+    ledger: &mut Ledger<'_>,
+    counts: &mut Counts,
+    tick: &dyn Fn(Counts, u64),
+) -> Result<(), StoreError> {
+    let size = log::size(of.rows, of.scope)?;
+    let mut ticked = *counts;
+    let tiles = walk(
+        of.rows,
+        of.scope,
+        size,
+        |index, bytes| {
+            match read(of.scope, of.tenant, index, bytes)? {
+                OfRun::Seal(seal) => sealed(of, ledger, index, &seal)?,
+                OfRun::Head(head) => filed(ledger, index, &head)?,
+            }
+            counts.entries = index + 1;
+            counts.bytes += bytes.len() as u64;
+            counts.held += bytes.len() as u64 + 8;
+            if counts.entries.is_multiple_of(PROGRESS_ROWS) || counts.entries == size {
+                tick(counts.since(&ticked), size);
+                ticked = *counts;
             }
             Ok(())
-        })?;
-        checkpoints(rows, scope, self.key)
-    }
+        },
+        |level, index, tile| same(of.rows, of.scope, level, index, tile),
+    )?;
+    counts.held += no_others(of.rows, of.scope, &tiles)?;
+    Ok(())
+}
 
-    /// One entry against the run that it is about.
-    fn entry(&mut self, index: u64, bytes: &[u8]) -> Result<(), StoreError> {
-        let corrupt =
-            |fault: Fault| StoreError::from(Corruption::in_scope(self.scope, "entry", fault).at(index));
-        let foreign = || EntryError::Malformed(EntryFault::Spelling);
-        match Entry::recognise(bytes) {
-            Recognised::Ours(Entry::Seal(seal)) => self.seal(index, &seal),
-            Recognised::Ours(Entry::Head(head)) => self.head(index, &head),
-            Recognised::Ours(Entry::Tenant(_)) | Recognised::Foreign => Err(corrupt(foreign().into())),
-            Recognised::Unreadable(error) => Err(corrupt(error.into())),
-        }
-    }
-
-    fn seal(&mut self, index: u64, seal: &Seal) -> Result<(), StoreError> {
-        self.own_tenant(index, &seal.tenant)?;
-        self.seals += 1;
-        let row =
-            chain::run_row(self.rows, self.scope, &seal.run)?.ok_or_else(|| self.no_run(index, &seal.run))?;
-        let stored = (row.seal, row.records, row.chain, row.sealed_as().cloned());
-        let logged = (Some(index), seal.records.get(), seal.chain, Some(seal.outcome.clone()));
-        if stored == logged {
-            Ok(())
-        } else {
-            Err(differs(self.scope, &seal.run, "the seal", stored, logged))
+/// The row of a run is that of its seal. Without looking it up, that is for the sums to say.
+fn sealed(of: Subject<'_>, ledger: &mut Ledger<'_>, index: u64, seal: &Seal) -> Result<(), StoreError> {
+    if matches!(ledger.mode, Mode::LookUp) {
+        let missing =
+            || Corruption::in_scope(of.scope, "entry", Fault::Unaccounted).of_run(&seal.run).at(index);
+        let row = chain::run_row(of.rows, of.scope, &seal.run)?.ok_or_else(missing)?;
+        let stored = (row.seal, row.records, row.chain, row.sealed_as());
+        let logged = (Some(index), seal.records.get(), seal.chain, Some(&seal.outcome));
+        if stored != logged {
+            return Err(differs(of.scope, &seal.run, "the seal", stored, logged));
         }
     }
+    with_seal((index, seal.records.get(), seal.chain), &seal.run, &seal.outcome, |key| {
+        ledger.expect(Derived::Seals, key, &[], &seal.run)
+    })
+}
 
-    fn head(&mut self, index: u64, head: &Head) -> Result<(), StoreError> {
-        self.own_tenant(index, &head.tenant)?;
-        self.expected.heads += 1;
-        let row =
-            chain::run_row(self.rows, self.scope, &head.run)?.ok_or_else(|| self.no_run(index, &head.run))?;
-        let records = head.records.get();
-        if row.pinned < records || row.seal.is_some_and(|seal| seal < index) {
-            return Err(differs(self.scope, &head.run, "the pinned head", row.pinned, records));
-        }
-        let record = chain::read_row(self.rows, self.scope, &head.run, records)?;
-        if record.hash != head.chain {
-            return Err(differs::<ChainHash>(
-                self.scope,
-                &head.run,
-                "the pinned head",
-                record.hash,
-                head.chain,
-            ));
-        }
-        let run = head.run.as_str().as_bytes();
-        let filed = Space::of(self.scope, Table::Heads).key(&[run, &[0], &index.to_be_bytes()]);
-        match self.rows.get(&filed)? {
-            Some(_) => Ok(()),
-            None => Err(Corruption::in_scope(self.scope, "filed head", Fault::Missing)
-                .of_run(&head.run)
-                .at(index)
-                .into()),
-        }
-    }
+/// A head is filed for its run. Whether it pins what the run has is seen where the run's records are.
+fn filed(ledger: &mut Ledger<'_>, index: u64, head: &Head) -> Result<(), StoreError> {
+    let key = [head.run.as_str().as_bytes(), &[0], &index.to_be_bytes()];
+    ledger.expect(Derived::Heads, &key, &[], &head.run)
+}
 
-    fn own_tenant(&self, index: u64, tenant: &TenantId) -> Result<(), StoreError> {
-        if tenant == self.tenant {
-            return Ok(());
-        }
-        let fault = Fault::contradiction("the tenant", tenant, self.tenant);
-        Err(Corruption::in_scope(self.scope, "entry", fault).at(index).into())
-    }
+/// An entry of a tenant's log.
+pub(super) enum OfRun {
+    Seal(Seal),
+    Head(Head),
+}
 
-    fn no_run(&self, index: u64, run: &RunId) -> StoreError {
-        Corruption::in_scope(self.scope, "entry", Fault::Unaccounted).of_run(run).at(index).into()
+impl OfRun {
+    pub(super) fn run(&self) -> &RunId {
+        match self {
+            Self::Seal(seal) => &seal.run,
+            Self::Head(head) => &head.run,
+        }
     }
 }
 
-/// Shows `visit` every entry of a log, with its index and the log's size, and holds the tree against them.
+/// Reads an entry that must be about a run of `tenant`.
+pub(super) fn read(scope: &Scope, tenant: &TenantId, index: u64, bytes: &[u8]) -> Result<OfRun, StoreError> {
+    let corrupt = |fault: Fault| StoreError::from(Corruption::in_scope(scope, "entry", fault).at(index));
+    let (entry, of) = match Entry::recognise(bytes) {
+        Recognised::Ours(Entry::Seal(seal)) => (seal.tenant.clone(), OfRun::Seal(seal)),
+        Recognised::Ours(Entry::Head(head)) => (head.tenant.clone(), OfRun::Head(head)),
+        Recognised::Ours(Entry::Tenant(_)) | Recognised::Foreign => {
+            return Err(corrupt(EntryError::Malformed(EntryFault::Spelling).into()));
+        }
+        Recognised::Unreadable(error) => return Err(corrupt(error.into())),
+    };
+    if entry == *tenant { Ok(of) } else { Err(corrupt(Fault::contradiction("the tenant", entry, tenant))) }
+}
+
+/// Shows `visit` every entry of a log of `size`, with its index, and `tile` every tile of the tree over them.
+/// Answers how many tiles each level has.
 pub(super) fn walk(
     rows: &dyn Read,
     scope: &Scope,
-    mut visit: impl FnMut(u64, &[u8], u64) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    let size = log::size(rows, scope)?;
-    let mut tree = Tiles::new(rows, scope);
-    let mut index = 0;
-    while index < size {
-        for entry in log::entry_range(rows, scope, index, size.min(index + PAGE))? {
-            visit(index, &entry, size)?;
-            tree.push(LeafHash::of(&entry).into())?;
-            index += 1;
-        }
-    }
-    tree.finish()?;
+    size: u64,
+    mut visit: impl FnMut(u64, &[u8]) -> Result<(), StoreError>,
+    mut tile: impl FnMut(u8, u64, &Tile) -> Result<(), StoreError>,
+) -> Result<Vec<u64>, StoreError> {
+    let corrupt = |fault, at| StoreError::from(Corruption::in_scope(scope, "entry", fault).at(at));
     let space = Space::of(scope, Table::Entries);
-    let mut beyond = false;
-    rows.scan(&space.all().from(space.key(&[&size.to_be_bytes()])), Direction::Ascending, &mut |_, _| {
-        beyond = true;
-        Scanned::Break(())
-    })?;
-    if beyond {
-        Err(Corruption::in_scope(scope, "entry", Fault::Unaccounted).at(size).into())
-    } else {
+    let (mut tree, mut next) = (Tiles::default(), 0);
+    each(rows, &space, &space.all(), |key, entry| {
+        if next == size {
+            let at = key.first_chunk().map_or(size, |key| u64::from_be_bytes(*key));
+            return Err(corrupt(Fault::Unaccounted, at));
+        }
+        if key != next.to_be_bytes() {
+            return Err(corrupt(Fault::Missing, next));
+        }
+        visit(next, entry)?;
+        tree.push(LeafHash::of(entry).into(), &mut tile)?;
+        next += 1;
         Ok(())
-    }
+    })?;
+    if next < size { Err(corrupt(Fault::Missing, next)) } else { tree.finish(&mut tile) }
 }
 
-/// Every checkpoint remembered is signed by the log and of its tree.
-pub(super) fn checkpoints(rows: &dyn Read, scope: &Scope, key: &VerifierKey) -> Result<(), StoreError> {
+/// Every checkpoint remembered is signed by the log and of its tree. Answers the size of the largest.
+pub(super) fn checkpoints(rows: &dyn Read, scope: &Scope, key: &VerifierKey) -> Result<u64, StoreError> {
     let space = Space::of(scope, Table::Published);
-    let mut range = space.all();
-    loop {
-        let mut notes = Vec::new();
-        let mut last = None;
-        rows.scan(&range, Direction::Ascending, &mut |key, note| {
-            notes.push(note.to_vec());
-            last = Some(key.to_vec());
-            if notes.len() < NOTES { Scanned::Continue(()) } else { Scanned::Break(()) }
-        })?;
-        for note in notes {
-            of_this_tree(rows, scope, &log::open(scope, &note, key)?)?;
-        }
-        match last {
-            None => break,
-            Some(last) => range = space.all().after(last),
+    let (mut rest, mut largest) = (Some(space.all()), 0);
+    while let Some(range) = rest.take() {
+        let page;
+        (page, rest) = Page::read(rows, &space, range, NOTES)?;
+        for (_, note) in page.rows() {
+            largest = of_this_tree(rows, scope, &log::open(scope, note, key)?)?.max(largest);
         }
     }
-    let remembered = [log::signed(rows, scope, key)?, log::published(rows, scope, key)?];
-    remembered.iter().flatten().try_for_each(|signed| of_this_tree(rows, scope, signed))
+    for signed in [log::signed(rows, scope, key)?, log::published(rows, scope, key)?].iter().flatten() {
+        largest = of_this_tree(rows, scope, signed)?.max(largest);
+    }
+    Ok(largest)
 }
 
-fn of_this_tree(rows: &dyn Read, scope: &Scope, signed: &SignedCheckpoint) -> Result<(), StoreError> {
+fn of_this_tree(rows: &dyn Read, scope: &Scope, signed: &SignedCheckpoint) -> Result<u64, StoreError> {
     let (size, root) = (signed.checkpoint().size(), *signed.checkpoint().root());
     let there = match log::root_at(rows, scope, size) {
-        Ok(there) if there == root => return Ok(()),
+        Ok(there) if there == root => return Ok(size),
         Ok(there) => there.to_string(),
         Err(ProofError::Store(error)) => return Err(error),
         Err(other) => other.to_string(),

@@ -4,9 +4,9 @@ use runseal_evidence::chain::ChainHash;
 use runseal_evidence::json::Json;
 use runseal_evidence::name::{Outcome, RunId, TenantId};
 use runseal_evidence::payload::Meaning;
-use runseal_evidence::record::Record;
+use runseal_evidence::record::RecordView;
 
-use crate::chain::{RecordRow, RunRow, Wait};
+use crate::chain::{Conclusion, RunRow, Wait};
 use crate::store::{Corruption, Fault, Scope, StoreError};
 
 /// A run's row as its records have it.
@@ -16,8 +16,10 @@ pub(super) struct Facts {
     pub(super) chain: ChainHash,
     epoch: u64,
     updated_ms: i64,
-    concluded: bool,
-    outcome: Option<Outcome>,
+    pub(super) concluded: bool,
+    pub(super) outcome: Option<Outcome>,
+    /// When the last conclusion was appended.
+    pub(super) concluded_ms: Option<i64>,
     waiting: Option<Wait>,
     pub(super) reason: Option<Json>,
     source: Option<String>,
@@ -36,6 +38,7 @@ impl Facts {
             updated_ms: 0,
             concluded: false,
             outcome: None,
+            concluded_ms: None,
             waiting: None,
             reason: None,
             source: None,
@@ -43,24 +46,27 @@ impl Facts {
         }
     }
 
-    /// Takes up the next record.
-    pub(super) fn take(&mut self, scope: &Scope, row: &RecordRow, record: &Record) -> Result<(), StoreError> {
-        let stamp = &record.stamp;
-        let corrupt =
-            |fault: Fault| Corruption::in_scope(scope, "record", fault).of_run(&self.run).at(stamp.seq);
-        if stamp.epoch < self.epoch || stamp.epoch == 0 {
-            return Err(corrupt(Fault::contradiction("the epoch", stamp.epoch, self.epoch.max(1))).into());
+    /// Takes up the next record, whose chain hash and meaning these are.
+    pub(super) fn take(
+        &mut self,
+        scope: &Scope,
+        hash: ChainHash,
+        record: &RecordView<'_>,
+        meaning: Meaning,
+    ) -> Result<(), StoreError> {
+        let (seq, epoch) = (record.seq(), record.epoch());
+        if epoch < self.epoch || epoch == 0 {
+            let fault = Fault::contradiction("the epoch", epoch, self.epoch.max(1));
+            return Err(Corruption::in_scope(scope, "record", fault).of_run(&self.run).at(seq).into());
         }
-        let meaning = Meaning::of(&record.draft.kind, &record.draft.payload).map_err(|error| {
-            corrupt(Fault::contradiction("the payload", error.to_string(), "one of its kind"))
-        })?;
-        (self.records, self.chain, self.epoch) = (stamp.seq, row.hash, stamp.epoch);
-        self.updated_ms = stamp.at.posix_ms();
+        (self.records, self.chain, self.epoch) = (seq, hash, epoch);
+        self.updated_ms = record.at().posix_ms();
         (self.concluded, self.waiting, self.reason) = (false, None, None);
         match meaning {
             Meaning::RunConcluded(concluded) => {
                 self.concluded = true;
                 self.outcome = Some(concluded.outcome);
+                self.concluded_ms = Some(self.updated_ms);
             }
             Meaning::RunSuspended(suspended) => {
                 let until = suspended.until.map(|until| Wait::Until(until.posix_ms()));
@@ -101,5 +107,23 @@ impl Facts {
         agree!("the source", row.source, self.source);
         agree!("whether it was admitted by key", row.admitted, self.admitted);
         Ok(())
+    }
+
+    /// The row of the run, made from the records and from what the log says of it.
+    pub(super) fn row(&self, pinned: u64, seal: Option<u64>, ordinal: impl FnOnce() -> u64) -> RunRow {
+        let conclude = |outcome: &Outcome| Conclusion { outcome: outcome.clone(), ordinal: ordinal() };
+        RunRow {
+            records: self.records,
+            chain: self.chain,
+            epoch: self.epoch,
+            updated_ms: self.updated_ms,
+            concluded: self.concluded,
+            conclusion: self.outcome.as_ref().map(conclude),
+            waiting: self.waiting,
+            source: self.source.clone(),
+            admitted: self.admitted,
+            pinned,
+            seal,
+        }
     }
 }

@@ -1,186 +1,175 @@
-//! The indexes: the rows that follow from the records are there, and no others.
+//! The tables that are not ordered by run: each read from end to end.
 
 use runseal_evidence::name::Outcome;
 
-use super::places::expect_row;
-use super::{Check, CheckPart};
-use crate::chain::{self, LeaseRow, stored_run};
+use super::ledger::{Derived, Ledger};
+use super::rows::each;
+use super::{Counts, Subject, entries};
+use crate::chain::{self, stored_run};
 use crate::index::{admission, cancellation, outcome};
-use crate::store::key::{time_key, time_of_key};
-use crate::store::{
-    Corruption, Direction, Fault, KeyRange, RowFault, Scanned, Space, StoreError, Table, counter,
-};
+use crate::store::key::time_key;
+use crate::store::{Corruption, Fault, Space, StoreError, Table, counter, row};
 
-impl Check<'_> {
-    /// Everything that is not looked up run by run: counts, counters, leases, admissions, and that no table
-    /// holds more than was accounted for.
-    pub(super) fn indexes(&mut self) -> Result<(), StoreError> {
-        self.outcome_counts()?;
-        self.leases()?;
-        self.admissions()?;
-        self.cancellations()?;
-        let expected = &self.expected;
-        for (table, noun, count) in [
-            (Table::Effects, "started effect", expected.effects),
-            (Table::Cases, "case record", expected.cases),
-            (Table::Activity, "activity", expected.activity),
-            (Table::Sources, "source", expected.sources),
-            (Table::Outcomes, "outcome", expected.outcomes),
-            (Table::Waiting, "waiting run", expected.waiting),
-            (Table::Unpinned, "unpinned run", expected.unpinned),
-            (Table::Heads, "filed head", expected.heads),
-            (Table::Expiries, "lease expiry", expected.expiries),
-            (Table::AdmissionsByAge, "admission by age", expected.admissions),
-        ] {
-            let found = self.count(&Space::of(self.scope, table).all())?;
-            if found != count {
-                let fault = Fault::contradiction("the number of rows", found, count);
-                return Err(Corruption::in_scope(self.scope, noun, fault).into());
-            }
-        }
-        if expected.seals != self.seals {
-            let fault = Fault::contradiction("the number of sealed runs", expected.seals, self.seals);
-            return Err(Corruption::in_scope(self.scope, "run row", fault).into());
-        }
-        self.advance(CheckPart::Indexes, 1, Some(1));
-        Ok(())
-    }
+/// A part of the check that reads tables of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The rows of one index, for what is expected to be held against.
+    Rows(Derived),
+    /// The same of the outcomes, and their counts.
+    Outcomes,
+    /// Admission keys, and the runs that hold them.
+    Admissions,
+    /// Requests to stop, and the runs they are about.
+    Cancellations,
+    /// Checkpoints, and what witnesses are remembered to have cosigned.
+    Checkpoints,
+}
 
-    /// The count of each outcome is that of its rows, and the counter is past all of them.
-    fn outcome_counts(&self) -> Result<(), StoreError> {
-        let space = Space::of(self.scope, Table::Outcomes);
-        let next = counter::peek(self.rows, self.scope, outcome::CONCLUSIONS)?;
-        let corrupt =
-            |fault: Fault| StoreError::from(Corruption::in_scope(self.scope, "outcome count", fault));
-        let mut outcomes = 0;
-        let mut from = space.all();
-        // One seek for each outcome, then a count of its rows.
-        while let Some(key) = self.first_key(&from)? {
-            let own = space.own(&key);
-            let name = own.split(|byte| *byte == 0).next().unwrap_or_default();
-            let outcome =
-                Outcome::new(String::from_utf8_lossy(name)).map_err(|error| corrupt(error.into()))?;
-            let rows = space.starting_with(&[name, &[0]]);
-            let (found, counted) = (self.count(&rows)?, outcome::counted(self.rows, self.scope, &outcome)?);
-            if found != counted {
-                return Err(corrupt(Fault::contradiction("the count", counted, found)));
-            }
-            if let Some(last) = self.last_key(&rows)?
-                && last.last_chunk().is_none_or(|ordinal| u64::from_be_bytes(*ordinal) >= next)
-            {
-                return Err(corrupt(Fault::contradiction(
-                    "the counter of conclusions",
-                    next,
-                    "one past every row",
-                )));
-            }
-            outcomes += 1;
-            from = space.all().from(rows.upper);
-        }
-        let counts = self.count(&Space::of(self.scope, Table::OutcomeCounts).all())?;
-        if counts == outcomes {
-            return Ok(());
-        }
-        Err(corrupt(Fault::contradiction("the number of outcomes", counts, outcomes)))
-    }
+impl Part {
+    /// All of them, the ones first that may have most to do.
+    pub(super) const ALL: [Self; 12] = [
+        Self::Rows(Derived::Effects),
+        Self::Admissions,
+        Self::Outcomes,
+        Self::Rows(Derived::Activity),
+        Self::Rows(Derived::Cases),
+        Self::Rows(Derived::Sources),
+        Self::Checkpoints,
+        Self::Rows(Derived::AdmissionsByAge),
+        Self::Rows(Derived::Waiting),
+        Self::Rows(Derived::Unpinned),
+        Self::Rows(Derived::Expiries),
+        Self::Cancellations,
+    ];
 
-    /// Every lease can be read, and those with an owner are filed by expiry.
-    fn leases(&mut self) -> Result<(), StoreError> {
-        let (space, expiries) =
-            (Space::of(self.scope, Table::Leases), Space::of(self.scope, Table::Expiries));
-        self.each(&space.all(), |check, key, value| {
-            let run = stored_run(check.scope, "lease", space.own(key))?;
-            let lease = LeaseRow::decode(value)
-                .map_err(|fault| Corruption::in_scope(check.scope, "lease", fault).of_run(&run))?;
-            if lease.is_owned() {
-                let filed = expiries.key(&[&time_key(lease.expires_at_ms), run.as_str().as_bytes()]);
-                expect_row(check.rows, check.scope, &filed, &[], "lease expiry", &run)?;
-                check.expected.expiries += 1;
-            }
-            Ok(())
-        })
-    }
-
-    /// Every admission key is held by a run that exists, and is filed by age.
-    fn admissions(&mut self) -> Result<(), StoreError> {
-        let space = Space::of(self.scope, Table::Admissions);
-        let by_age = Space::of(self.scope, Table::AdmissionsByAge);
-        self.each(&space.all(), |check, key, value| {
-            let held = admission::decode(check.scope, value)?;
-            let filed = by_age.key(&[&time_key(held.admitted_ms), space.own(key)]);
-            expect_row(check.rows, check.scope, &filed, &[], "admission by age", &held.run)?;
-            check.expected.admissions += 1;
-            match chain::run_row(check.rows, check.scope, &held.run)? {
-                Some(row) if row.admitted => Ok(()),
-                _ => Err(Corruption::in_scope(check.scope, "admission", Fault::Unaccounted)
-                    .of_run(held.run)
-                    .into()),
-            }
-        })?;
-        // And each filed time can be read, which the counts alone would not show.
-        self.each(&by_age.all(), |check, key, _| match by_age.own(key).first_chunk() {
-            Some(time) if time_of_key(*time) < i64::MAX => Ok(()),
-            _ => {
-                let fault = RowFault::Value("time");
-                Err(Corruption::in_scope(check.scope, "admission by age", fault).into())
-            }
-        })
-    }
-
-    /// Every request to stop is of a run that exists.
-    fn cancellations(&mut self) -> Result<(), StoreError> {
-        let space = Space::of(self.scope, Table::Cancellations);
-        self.each(&space.all(), |check, key, _| {
-            let run = stored_run(check.scope, "cancellation", space.own(key))?;
-            cancellation::requested(check.rows, check.scope, &run)?;
-            match chain::run_row(check.rows, check.scope, &run)? {
-                Some(_) => Ok(()),
-                None => Err(Corruption::in_scope(check.scope, "cancellation", Fault::Unaccounted)
-                    .of_run(run)
-                    .into()),
-            }
-        })
-    }
-
-    fn count(&self, range: &KeyRange) -> Result<u64, StoreError> {
-        let mut count = 0;
-        self.rows.scan(range, Direction::Ascending, &mut |_, _| {
-            count += 1;
-            Scanned::Continue(())
-        })?;
-        Ok(count)
-    }
-
-    fn first_key(&self, range: &KeyRange) -> Result<Option<Vec<u8>>, StoreError> {
-        self.edge_key(range, Direction::Ascending)
-    }
-
-    fn last_key(&self, range: &KeyRange) -> Result<Option<Vec<u8>>, StoreError> {
-        self.edge_key(range, Direction::Descending)
-    }
-
-    fn edge_key(&self, range: &KeyRange, direction: Direction) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut edge = None;
-        self.rows.scan(range, direction, &mut |key, _| {
-            edge = Some(key.to_vec());
-            Scanned::Break(())
-        })?;
-        Ok(edge)
-    }
-
-    fn each(
-        &mut self,
-        range: &KeyRange,
-        mut row: impl FnMut(&mut Self, &[u8], &[u8]) -> Result<(), StoreError>,
+    pub(super) fn check(
+        self,
+        of: Subject<'_>,
+        ledger: &mut Ledger<'_>,
+        counts: &mut Counts,
     ) -> Result<(), StoreError> {
-        let (rows, mut failed) = (self.rows, None);
-        rows.scan(range, Direction::Ascending, &mut |key, value| match row(self, key, value) {
-            Ok(()) => Scanned::Continue(()),
-            Err(error) => {
-                failed = Some(error);
-                Scanned::Break(())
-            }
-        })?;
-        failed.map_or(Ok(()), Err)
+        match self {
+            Self::Rows(derived) => rows_of(of, derived, ledger, counts),
+            Self::Outcomes => outcomes(of, ledger, counts),
+            Self::Admissions => admissions(of, ledger, counts),
+            Self::Cancellations => cancellations(of, counts),
+            Self::Checkpoints => witnesses(of, entries::checkpoints(of.rows, of.scope, of.key)?, counts),
+        }
     }
+}
+
+fn rows_of(
+    of: Subject<'_>,
+    derived: Derived,
+    ledger: &mut Ledger<'_>,
+    counts: &mut Counts,
+) -> Result<(), StoreError> {
+    let Some(table) = derived.table() else { return Ok(()) };
+    let space = Space::of(of.scope, table);
+    each(of.rows, &space, &space.all(), |key, value| {
+        ledger.found(derived, &[key], value);
+        counts.held += (key.len() + value.len()) as u64;
+        Ok(())
+    })
+}
+
+/// The count of each outcome is that of its rows, and the counter of conclusions is past all of them.
+fn outcomes(of: Subject<'_>, ledger: &mut Ledger<'_>, counts: &mut Counts) -> Result<(), StoreError> {
+    let corrupt = |fault: Fault| StoreError::from(Corruption::in_scope(of.scope, "outcome count", fault));
+    let next = counter::peek(of.rows, of.scope, outcome::CONCLUSIONS)?;
+    let counted = |name: &[u8], found: u64| {
+        let name = Outcome::new(String::from_utf8_lossy(name)).map_err(|error| corrupt(error.into()))?;
+        match outcome::counted(of.rows, of.scope, &name)? {
+            counted if counted == found => Ok(()),
+            counted => Err(corrupt(Fault::contradiction("the count", counted, found))),
+        }
+    };
+    let space = Space::of(of.scope, Table::Outcomes);
+    let (mut name, mut found, mut outcomes) = (Vec::new(), 0u64, 0u64);
+    each(of.rows, &space, &space.all(), |key, value| {
+        ledger.found(Derived::Outcomes, &[key], value);
+        counts.held += (key.len() + value.len()) as u64;
+        let (this, ordinal) = key.split_last_chunk::<8>().unwrap_or((key, &[0xff; 8]));
+        let this = this.strip_suffix(&[0]).unwrap_or(this);
+        if found == 0 || name != this {
+            if found > 0 {
+                counted(&name, found)?;
+            }
+            (found, outcomes) = (0, outcomes + 1);
+            this.clone_into(&mut name);
+        }
+        found += 1;
+        if u64::from_be_bytes(*ordinal) >= next {
+            let fault = Fault::contradiction("the counter of conclusions", next, "one past every row");
+            return Err(corrupt(fault));
+        }
+        Ok(())
+    })?;
+    if found > 0 {
+        counted(&name, found)?;
+    }
+    let space = Space::of(of.scope, Table::OutcomeCounts);
+    let mut rows = 0u64;
+    each(of.rows, &space, &space.all(), |key, value| {
+        counts.held += (key.len() + value.len()) as u64;
+        rows += 1;
+        Ok(())
+    })?;
+    if rows == outcomes {
+        return Ok(());
+    }
+    Err(corrupt(Fault::contradiction("the number of outcomes", rows, outcomes)))
+}
+
+/// Every admission key is held by a run that was admitted by one, and is filed by age.
+fn admissions(of: Subject<'_>, ledger: &mut Ledger<'_>, counts: &mut Counts) -> Result<(), StoreError> {
+    let space = Space::of(of.scope, Table::Admissions);
+    each(of.rows, &space, &space.all(), |key, value| {
+        counts.held += (key.len() + value.len()) as u64;
+        let held = admission::decode(of.scope, value)?;
+        ledger.expect(Derived::AdmissionsByAge, &[&time_key(held.admitted_ms), key], &[], &held.run)?;
+        match chain::run_row(of.rows, of.scope, &held.run)? {
+            Some(row) if row.admitted => Ok(()),
+            _ => {
+                let fault = Fault::Unaccounted;
+                Err(Corruption::in_scope(of.scope, "admission", fault).of_run(held.run).into())
+            }
+        }
+    })
+}
+
+/// Every request to stop is of a run that exists.
+fn cancellations(of: Subject<'_>, counts: &mut Counts) -> Result<(), StoreError> {
+    let space = Space::of(of.scope, Table::Cancellations);
+    each(of.rows, &space, &space.all(), |key, value| {
+        counts.held += (key.len() + value.len()) as u64;
+        let run = stored_run(of.scope, "cancellation", key)?;
+        cancellation::requested(of.rows, of.scope, &run)?;
+        match chain::run_row(of.rows, of.scope, &run)? {
+            Some(_) => Ok(()),
+            None => {
+                let fault = Fault::Unaccounted;
+                Err(Corruption::in_scope(of.scope, "cancellation", fault).of_run(run).into())
+            }
+        }
+    })
+}
+
+/// No witness has cosigned more than the log has signed: what it is remembered to have cosigned is a checkpoint of
+/// this log, and each of those is of its tree, which has at least the size of the largest, `signed`.
+fn witnesses(of: Subject<'_>, signed: u64, counts: &mut Counts) -> Result<(), StoreError> {
+    let space = Space::of(of.scope, Table::Witnesses);
+    each(of.rows, &space, &space.all(), |key, value| {
+        counts.held += (key.len() + value.len()) as u64;
+        let name = String::from_utf8_lossy(key);
+        let corrupt = |fault: Fault| Err(Corruption::in_scope(of.scope, "witness size", fault).into());
+        match row::read_u64(value, "size") {
+            Ok(size) if size <= signed => Ok(()),
+            Ok(size) => {
+                let expected = format!("at most {signed}, the largest size signed");
+                corrupt(Fault::contradiction("a size cosigned", format!("{size} by {name}"), expected))
+            }
+            Err(fault) => corrupt(fault.into()),
+        }
+    })
 }

@@ -1,18 +1,24 @@
 use std::path::PathBuf;
 
+use clap::builder::BoolishValueParser;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
 use super::{CliError, Exit, check_steps::check_steps, output::Output, plane::PlaneArgs};
-use crate::{CheckProgress, CheckReport, StoreError, evidence::name::TenantId, serve::DIRECTORY};
+use crate::{
+    CheckPart, CheckProgress, CheckReport, Corruption, Journal, RebuildError, RebuildReport,
+    evidence::name::TenantId, serve::DIRECTORY,
+};
 
 /// Check everything the journal holds against itself.
 ///
 /// Every chain, index, tile and counter is recomputed and compared; the first contradiction of each tenant is
 /// located, and ends with exit code 1. This is the operator's own check: it finds damage and careless
 /// tampering. Whether the history is the one that was promised is for an auditor and the witnesses to say.
+///
+/// Where an index or a tile is damaged and the records and entries are not, --rebuild-indexes makes it anew.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_long_help = "Examples:\n  runseal check --dir plane\n  runseal check --dir plane --tenant acme --steps acme.steps"
+    after_long_help = "Examples:\n  runseal check --dir plane\n  runseal check --dir plane --tenant acme --steps acme.steps\n  runseal check --dir plane --rebuild-indexes"
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -25,28 +31,42 @@ pub(super) struct Args {
     /// Also hold the tenant's concluded runs against this file of their steps, which is not changed.
     #[arg(long, env = "RUNSEAL_STEPS", value_name = "FILE", requires = "tenant")]
     steps: Option<PathBuf>,
+
+    /// Of a tenant that contradicts itself, make all indexes, tiles and counters anew from its records and entries,
+    /// and check it again. These are verified first; where they are damaged, nothing is changed.
+    #[arg(long, env = "RUNSEAL_REBUILD_INDEXES", value_parser = BoolishValueParser::new())]
+    rebuild_indexes: bool,
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
-    let journal = args.plane.open()?;
-    let tenants = match &args.tenant {
+    let mut journal = args.plane.open()?;
+    let mut logs: Vec<Option<TenantId>> = match &args.tenant {
         Some(tenant) if !journal.tenants()?.contains(tenant) => {
             return Err(CliError::UnknownTenant { tenant: tenant.clone() });
         }
-        Some(tenant) => vec![tenant.clone()],
-        None => journal.tenants()?,
+        Some(tenant) => vec![Some(tenant.clone())],
+        None => journal.tenants()?.into_iter().map(Some).collect(),
     };
-    let mut sound = Vec::new();
-    for name in &tenants {
-        let tenant = journal.tenant(name);
-        sound.push(check(name.as_str(), output, |progress| tenant.check(progress))?);
-        if let Some(file) = &args.steps {
-            sound.push(check_steps(&tenant, file, output)?);
-        }
-    }
     // The directory is the plane's, not a tenant's.
     if args.tenant.is_none() {
-        sound.push(check(DIRECTORY, output, |progress| journal.check_directory(progress))?);
+        logs.push(None);
+    }
+    let mut sound = Vec::new();
+    for log in &logs {
+        let mut contradiction = check(&journal, log.as_ref(), output)?;
+        if args.rebuild_indexes && contradiction.is_some() {
+            // Nobody else may use the journal while it is rebuilt, this process included.
+            drop(journal);
+            let rebuilt = rebuild(args, log.as_ref(), output)?;
+            journal = args.plane.open()?;
+            if rebuilt {
+                contradiction = check(&journal, log.as_ref(), output)?;
+            }
+        }
+        sound.push(contradiction.is_none());
+        if let (Some(tenant), Some(file)) = (log, &args.steps) {
+            sound.push(check_steps(&journal.tenant(tenant), file, output)?);
+        }
     }
     match sound.iter().filter(|sound| !**sound).count() {
         0 => Ok(Exit::Done),
@@ -54,25 +74,18 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
     }
 }
 
-/// Checks one tenant or the directory, and answers whether it is sound.
-fn check(
-    name: &str,
-    output: &Output,
-    check: impl FnOnce(&mut dyn FnMut(CheckProgress)) -> Result<CheckReport, StoreError>,
-) -> Result<bool, CliError> {
-    let bar = if output.draws_progress() { ProgressBar::no_length() } else { ProgressBar::hidden() };
-    let style = ProgressStyle::with_template("{prefix} {msg} {pos}/{len} {wide_bar} {eta}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.set_prefix(name.to_owned());
-    let report = check(&mut |progress: CheckProgress| {
-        bar.set_message(format!("{:?}", progress.part).to_lowercase());
-        if let Some(total) = progress.total {
-            bar.set_length(total);
-        }
-        bar.set_position(progress.done);
+fn name(log: Option<&TenantId>) -> &str {
+    log.map_or(DIRECTORY, TenantId::as_str)
+}
+
+/// Checks one tenant, or without one the directory, and answers the first contradiction.
+fn check(journal: &Journal, log: Option<&TenantId>, output: &Output) -> Result<Option<Corruption>, CliError> {
+    let name = name(log);
+    let report = with_bar(name, output, |progress| match log {
+        Some(tenant) => journal.tenant(tenant).check(progress),
+        None => journal.check_directory(progress),
     });
-    bar.finish_and_clear();
-    let CheckReport { entries, runs, records, bytes, contradiction } = report?;
+    let CheckReport { entries, runs, records, bytes, contradiction, .. } = report?;
     let counts = format!("{entries} entries, {runs} runs, {records} records, {} hashed", HumanBytes(bytes));
     match &contradiction {
         None => output.line(format_args!("{name}: sound; {counts}"))?,
@@ -80,5 +93,55 @@ fn check(
             output.line(format_args!("{name}: {contradiction}; checked until then: {counts}"))?;
         }
     }
-    Ok(contradiction.is_none())
+    Ok(contradiction)
+}
+
+/// Makes anew what is derived, and answers whether it could: from damaged evidence nothing is made.
+fn rebuild(args: &Args, log: Option<&TenantId>, output: &Output) -> Result<bool, CliError> {
+    let (dir, options, name) = (&args.plane.dir, args.plane.options(), name(log));
+    let report = with_bar(name, output, |progress| match log {
+        Some(tenant) => Journal::rebuild_indexes(dir, &options, tenant, progress),
+        None => Journal::rebuild_directory(dir, &options),
+    });
+    let RebuildReport { entries, runs, records, claims_dropped } = match report {
+        Ok(report) => report,
+        Err(RebuildError::Open(error)) => return Err(error.into()),
+        Err(RebuildError::Store(error)) => return Err(error.into()),
+        Err(RebuildError::Damaged(damaged)) => {
+            let refused = RebuildError::Damaged(damaged);
+            output.line(format_args!("{name}: indexes not made anew: {refused}"))?;
+            return Ok(false);
+        }
+    };
+    let from = format!("{entries} entries, {runs} runs, {records} records");
+    output.line(format_args!("{name}: indexes made anew from {from}"))?;
+    if claims_dropped > 0 {
+        output.line(format_args!(
+            "{name}: {claims_dropped} admission keys that no record bears out were dropped"
+        ))?;
+    }
+    Ok(true)
+}
+
+/// Runs something that tells how far it is, with a bar on a terminal.
+fn with_bar<T>(name: &str, output: &Output, work: impl FnOnce(&mut dyn FnMut(CheckProgress)) -> T) -> T {
+    let bar = if output.draws_progress() { ProgressBar::no_length() } else { ProgressBar::hidden() };
+    let style = ProgressStyle::with_template("{prefix} {spinner} {msg} {wide_bar} {bytes} {bytes_per_sec}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_prefix(name.to_owned());
+    let (mut entries, mut records) = (String::new(), String::new());
+    let done = work(&mut |progress: CheckProgress| {
+        let CheckProgress { part, done, total, bytes } = progress;
+        match part {
+            CheckPart::Entries => {
+                entries = total.map_or_else(|| format!("{done}"), |total| format!("{done}/{total}"));
+            }
+            CheckPart::Records => records = done.to_string(),
+            CheckPart::Indexes => {}
+        }
+        bar.set_message(format!("entries {entries} records {records}"));
+        bar.set_position(bytes);
+    });
+    bar.finish_and_clear();
+    done
 }

@@ -6,7 +6,7 @@ use clap::builder::BoolishValueParser;
 use runseal_evidence::name::TenantId;
 
 use super::CliError;
-use crate::{Journal, serve::Served};
+use crate::{Journal, OpenOptions, serve::Served};
 
 /// Which plane.
 #[derive(Debug, clap::Args)]
@@ -14,6 +14,10 @@ pub(super) struct PlaneArgs {
     /// The plane's folder.
     #[arg(long, env = "RUNSEAL_DIR", value_name = "DIR")]
     pub(super) dir: PathBuf,
+
+    /// Memory for pages of the database, in MiB.
+    #[arg(long, env = "RUNSEAL_CACHE_MIB", value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) cache_mib: u16,
 }
 
 /// Which tenant of which plane.
@@ -52,6 +56,11 @@ impl LogArgs {
 impl PlaneArgs {
     /// Opens the journal, which stays locked against other processes until it is dropped.
     pub(super) fn open(&self) -> Result<Journal, CliError> {
-        Ok(Journal::open(&self.dir)?)
+        Ok(Journal::open_with(&self.dir, &self.options())?)
+    }
+
+    /// How it is opened.
+    pub(super) fn options(&self) -> OpenOptions {
+        OpenOptions { cache_bytes: usize::from(self.cache_mib) << 20 }
     }
 }

@@ -63,9 +63,20 @@ pub(crate) fn newest(
 }
 
 pub(crate) fn key(scope: &Scope, source: Option<&str>, updated_ms: i64, run: &RunId) -> Vec<u8> {
+    let table = if source.is_some() { Table::Sources } else { Table::Activity };
+    with_key(source, updated_ms, run, |parts| Space::of(scope, table).key(parts))
+}
+
+/// The parts of a row's own key, for `with`.
+pub(crate) fn with_key<T>(
+    source: Option<&str>,
+    updated_ms: i64,
+    run: &RunId,
+    with: impl FnOnce(&[&[u8]]) -> T,
+) -> T {
     let (time, run) = (time_key(updated_ms), run.as_str().as_bytes());
     match source {
-        None => Space::of(scope, Table::Activity).key(&[&time, run]),
-        Some(source) => Space::of(scope, Table::Sources).key(&[source.as_bytes(), &[0], &time, run]),
+        None => with(&[&time, run]),
+        Some(source) => with(&[source.as_bytes(), &[0], &time, run]),
     }
 }

@@ -38,10 +38,16 @@ pub(crate) fn admit(
         return Err(AppendError::AdmittedBefore { run: run.clone() });
     }
     row.admitted = true;
-    let value = RowWriter::default().i64(now_ms).counted(run.as_str().as_bytes()).finish();
-    tx.put(Space::of(scope, Table::Admissions).key(&[key.as_bytes()]), value);
+    let (claimed, value) = claim(scope, key, run, now_ms);
+    tx.put(claimed, value);
     tx.put(Space::of(scope, Table::AdmissionsByAge).key(&[&time_key(now_ms), key.as_bytes()]), Vec::new());
     Ok(())
+}
+
+/// The row by which `run` holds `key`.
+pub(crate) fn claim(scope: &Scope, key: &str, run: &RunId, admitted_ms: i64) -> (Vec<u8>, Vec<u8>) {
+    let value = RowWriter::default().i64(admitted_ms).counted(run.as_str().as_bytes()).finish();
+    (Space::of(scope, Table::Admissions).key(&[key.as_bytes()]), value)
 }
 
 /// Which run `key` admitted. The append that claims a key decides; this only says who did.

@@ -43,7 +43,11 @@ pub(crate) fn records(
     })
 }
 
-pub(crate) fn key(scope: &Scope, case: &CaseId, run: &RunId, seq: u64) -> Vec<u8> {
-    let (case, run) = (case.as_str().as_bytes(), run.as_str().as_bytes());
-    Space::of(scope, Table::Cases).key(&[case, &[0], run, &[0], &seq.to_be_bytes()])
+fn key(scope: &Scope, case: &CaseId, run: &RunId, seq: u64) -> Vec<u8> {
+    with_key(case.as_str(), run, seq, |parts| Space::of(scope, Table::Cases).key(parts))
+}
+
+/// The parts of a row's own key, for `with`.
+pub(crate) fn with_key<T>(case: &str, run: &RunId, seq: u64, with: impl FnOnce(&[&[u8]]) -> T) -> T {
+    with(&[case.as_bytes(), &[0], run.as_str().as_bytes(), &[0], &seq.to_be_bytes()])
 }

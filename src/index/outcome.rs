@@ -52,8 +52,13 @@ pub(crate) fn counted(rows: &dyn Read, scope: &Scope, outcome: &Outcome) -> Resu
 }
 
 pub(crate) fn key(scope: &Scope, conclusion: &Conclusion) -> Vec<u8> {
+    with_key(conclusion, |parts| Space::of(scope, Table::Outcomes).key(parts))
+}
+
+/// The parts of a row's own key, for `with`.
+pub(crate) fn with_key<T>(conclusion: &Conclusion, with: impl FnOnce(&[&[u8]]) -> T) -> T {
     let Conclusion { outcome, ordinal } = conclusion;
-    Space::of(scope, Table::Outcomes).key(&[outcome.as_str().as_bytes(), &[0], &ordinal.to_be_bytes()])
+    with(&[outcome.as_str().as_bytes(), &[0], &ordinal.to_be_bytes()])
 }
 
 fn count(

@@ -62,10 +62,15 @@ pub(crate) fn due_first(rows: &dyn Read, scope: &Scope, limit: usize) -> Result<
     })
 }
 
-pub(crate) fn key(scope: &Scope, wait: Wait, run: &RunId) -> Vec<u8> {
-    let space = Space::of(scope, Table::Waiting);
+fn key(scope: &Scope, wait: Wait, run: &RunId) -> Vec<u8> {
+    with_key(wait, run, |parts| Space::of(scope, Table::Waiting).key(parts))
+}
+
+/// The parts of a row's own key, for `with`.
+pub(crate) fn with_key<T>(wait: Wait, run: &RunId, with: impl FnOnce(&[&[u8]]) -> T) -> T {
+    let run = run.as_str().as_bytes();
     match wait {
-        Wait::Until(ms) => space.key(&[&[0], &time_key(ms), run.as_str().as_bytes()]),
-        Wait::Indefinite => space.key(&[&[1], run.as_str().as_bytes()]),
+        Wait::Until(ms) => with(&[&[0], &time_key(ms), run]),
+        Wait::Indefinite => with(&[&[1], run]),
     }
 }

@@ -14,5 +14,5 @@ pub use self::handle::Log;
 pub use self::prove::ProveError;
 pub(crate) use self::prove::proof_of;
 pub use self::tree::ProofError;
-pub(crate) use self::tree::{append_entry, entry, entry_range, inclusion, root_at, size, tile_key};
+pub(crate) use self::tree::{append_entry, entry, entry_range, inclusion, root_at, size, size_row, tile_key};
 pub(crate) use self::watchers::Watchers;

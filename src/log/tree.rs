@@ -61,6 +61,11 @@ pub(crate) fn size(rows: &dyn Read, scope: &Scope) -> Result<u64, StoreError> {
     }
 }
 
+/// The row that says that a log has `size` entries.
+pub(crate) fn size_row(scope: &Scope, size: u64) -> (Vec<u8>, Vec<u8>) {
+    (Space::of(scope, Table::Log).key(&[SIZE]), size.to_be_bytes().to_vec())
+}
+
 /// Appends an entry with its leaf, and answers its index. Positions follow commits and are never reissued.
 pub(crate) fn append_entry(tx: &mut Overlay<'_>, scope: &Scope, entry: &[u8]) -> Result<u64, StoreError> {
     let index = size(tx, scope)?;
@@ -88,7 +93,8 @@ pub(crate) fn append_entry(tx: &mut Overlay<'_>, scope: &Scope, entry: &[u8]) ->
             None => break,
         }
     }
-    tx.put(Space::of(scope, Table::Log).key(&[SIZE]), (index + 1).to_be_bytes().to_vec());
+    let (key, size) = size_row(scope, index + 1);
+    tx.put(key, size);
     Ok(index)
 }
 

@@ -2,10 +2,12 @@
 //!
 //! Commands wait in a bounded queue. The thread takes what is there, runs each command in an overlay of its
 //! own, commits what the accepted ones wrote with one sync, and only then answers them all. A batch forms
-//! while the disk is busy with the one before; nobody lingers for company.
+//! while the disk is busy with the one before; nobody lingers for company. Once nothing has come for a while, the
+//! thread lets the engine settle.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use super::ack::{Ack, Answer, ack};
 use super::engine::Engine;
@@ -23,11 +25,13 @@ pub(crate) struct Limits {
     pub(crate) waiting_bytes: usize,
     /// Commands in one commit.
     pub(crate) batch: usize,
+    /// How long nothing must come before the engine settles; `None` where it never does.
+    pub(crate) settle_after: Option<Duration>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { waiting: 4096, waiting_bytes: 64 << 20, batch: 1024 }
+        Self { waiting: 4096, waiting_bytes: 64 << 20, batch: 1024, settle_after: None }
     }
 }
 
@@ -77,8 +81,20 @@ impl Committer {
         let thread = thread::Builder::new().name("runseal-store".to_owned()).spawn(move || {
             // Should this thread ever panic, nobody waits for it afterwards.
             let _guard = PoisonOnPanic(&served);
-            while let Some(jobs) = served.take() {
-                if let Err(error) = run(&*engine, jobs) {
+            let mut settled = true;
+            loop {
+                let done = match served.take(settled) {
+                    Next::Batch(jobs) => {
+                        settled = false;
+                        run(&*engine, jobs)
+                    }
+                    Next::Idle => {
+                        settled = true;
+                        engine.settle()
+                    }
+                    Next::Closed => return,
+                };
+                if let Err(error) = done {
                     tracing::error!(%error, "a commit failed; nothing more is accepted");
                     served.poison();
                 }
@@ -159,6 +175,15 @@ fn run(engine: &dyn Engine, mut jobs: Vec<Box<dyn Job>>) -> Result<(), EngineErr
     committed
 }
 
+/// What the storage thread does next.
+enum Next {
+    Batch(Vec<Box<dyn Job>>),
+    /// Nothing has come for a while.
+    Idle,
+    /// The queue is closed and empty.
+    Closed,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Full {
     Waits,
@@ -213,21 +238,30 @@ impl Queue {
         Ok(())
     }
 
-    /// The next batch; `None` once the queue is closed and empty.
-    fn take(&self) -> Option<Vec<Box<dyn Job>>> {
+    /// What there is to do next. A `settled` engine is idle already.
+    fn take(&self, settled: bool) -> Next {
         let mut state = self.lock();
         while state.jobs.is_empty() {
             if state.refusing.is_some() {
-                return None;
+                return Next::Closed;
             }
-            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let patience = self.limits.settle_after.filter(|_| !settled);
+            let Some(patience) = patience else {
+                state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let waited = self.filled.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
+            state = waited.0;
+            if waited.1.timed_out() && state.jobs.is_empty() && state.refusing.is_none() {
+                return Next::Idle;
+            }
         }
         let count = state.jobs.len().min(self.limits.batch);
         let batch: Vec<_> = state.jobs.drain(..count).collect();
         state.bytes -= batch.iter().map(|(_, bytes)| bytes).sum::<usize>();
         drop(state);
         self.emptied.notify_all();
-        Some(batch.into_iter().map(|(job, _)| job).collect())
+        Next::Batch(batch.into_iter().map(|(job, _)| job).collect())
     }
 
     fn close(&self) {

@@ -20,6 +20,6 @@ pub(crate) fn take(tx: &mut Overlay<'_>, scope: &Scope, name: &str) -> Result<u6
     Ok(number)
 }
 
-fn key(scope: &Scope, name: &str) -> Vec<u8> {
+pub(crate) fn key(scope: &Scope, name: &str) -> Vec<u8> {
     Space::of(scope, Table::Counters).key(&[name.as_bytes()])
 }

@@ -42,4 +42,10 @@ pub(crate) trait Engine: Send + Sync {
 
     /// Makes every write durable, or none of them. After an error nothing is known about which.
     fn commit(&self, writes: &Writes) -> Result<(), EngineError>;
+
+    /// Nothing more is to come for now: prepares for the end coming without notice, so that opening after it costs
+    /// little. An error is that of a commit.
+    fn settle(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
 }

@@ -26,8 +26,7 @@ pub(crate) use self::engine::{Direction, Engine, Read, Scanned};
 pub use self::error::{EngineError, StoreError};
 pub(crate) use self::key::{KeyRange, Scope, Space};
 pub(crate) use self::overlay::Overlay;
-#[cfg(test)]
 pub(crate) use self::overlay::Writes;
-pub(crate) use self::redb::{RedbEngine, is_redb_file};
+pub(crate) use self::redb::{CACHE_BYTES, RedbEngine, Rewrite, is_redb_file};
 pub use self::row::RowFault;
 pub(crate) use self::schema::Table;

@@ -5,14 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use ::redb::{
-    Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition,
-    TableError,
+    Builder, Database, Durability, Range, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend,
+    Table, TableDefinition, TableError,
 };
 
 use thiserror::Error;
 
 use super::engine::{Direction, Engine, Read, Scanned};
-use super::error::EngineError;
+use super::error::{EngineError, StoreError};
 use super::key::KeyRange;
 use super::overlay::Writes;
 
@@ -21,8 +21,8 @@ const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
 /// The bytes that every redb file starts with.
 const MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
 
-/// Memory for pages read or waiting to be written.
-const CACHE_BYTES: usize = 256 << 20;
+/// Memory for pages read or waiting to be written, where nothing else is said.
+pub(crate) const CACHE_BYTES: usize = 64 << 20;
 
 /// Every error of every redb operation, told apart no further: callers can do nothing about any of them.
 impl<E: Into<::redb::Error>> From<E> for EngineError {
@@ -46,12 +46,20 @@ pub(crate) struct RedbEngine {
 impl RedbEngine {
     /// A new database in a file that does not exist yet or is empty.
     pub(crate) fn create(path: &Path) -> Result<Self, ::redb::DatabaseError> {
-        builder().create(path).map(|database| Self { database })
+        builder(CACHE_BYTES).create(path).map(|database| Self { database })
     }
 
-    /// The database of an existing file, which stays locked against other processes.
-    pub(crate) fn open(path: &Path) -> Result<Self, ::redb::DatabaseError> {
-        let opened = sheltered(|| builder().open(path));
+    /// The database of an existing file, which stays locked against other processes. After a crash in the middle
+    /// of work, all of it is read first.
+    pub(crate) fn open(path: &Path, cache_bytes: usize) -> Result<Self, ::redb::DatabaseError> {
+        let mut builder = builder(cache_bytes);
+        builder.set_repair_callback(|session| {
+            tracing::info!(
+                progress = session.progress(),
+                "the last stop was no orderly one: reading everything"
+            );
+        });
+        let opened = sheltered(|| builder.open(path));
         let damaged = |_| Err(::redb::StorageError::Corrupted(Nonsense.to_string()).into());
         opened.unwrap_or_else(damaged).map(|database| Self { database })
     }
@@ -63,7 +71,7 @@ impl RedbEngine {
 
     /// A database on whatever `backend` is, made where that is empty.
     pub(crate) fn on(backend: impl StorageBackend) -> Result<Self, ::redb::DatabaseError> {
-        builder().create_with_backend(backend).map(|database| Self { database })
+        builder(CACHE_BYTES).create_with_backend(backend).map(|database| Self { database })
     }
 }
 
@@ -77,9 +85,9 @@ fn sheltered<T>(call: impl FnOnce() -> T) -> Result<T, EngineError> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|_| EngineError::new(Nonsense))
 }
 
-fn builder() -> Builder {
+fn builder(cache_bytes: usize) -> Builder {
     let mut builder = Builder::new();
-    builder.set_cache_size(CACHE_BYTES);
+    builder.set_cache_size(cache_bytes);
     builder
 }
 
@@ -96,6 +104,15 @@ impl Engine for RedbEngine {
     fn commit(&self, writes: &Writes) -> Result<(), EngineError> {
         sheltered(|| self.write(writes))?
     }
+
+    fn settle(&self) -> Result<(), EngineError> {
+        sheltered(|| {
+            let mut transaction = self.database.begin_write()?;
+            transaction.set_durability(Durability::Immediate)?;
+            transaction.set_quick_repair(true);
+            Ok(transaction.commit()?)
+        })?
+    }
 }
 
 impl RedbEngine {
@@ -103,17 +120,69 @@ impl RedbEngine {
         let mut transaction = self.database.begin_write()?;
         // Said aloud, since everything the journal promises rests on it.
         transaction.set_durability(Durability::Immediate)?;
-        {
-            let mut rows = transaction.open_table(ROWS)?;
-            for (key, value) in writes {
-                match value {
-                    Some(value) => drop(rows.insert(key.as_slice(), value.as_slice())?),
-                    None => drop(rows.remove(key.as_slice())?),
-                }
-            }
-        }
+        apply(&mut transaction.open_table(ROWS)?, writes)?;
         transaction.commit()?;
         Ok(())
+    }
+
+    /// Makes every change of `change`, however many they are, or none where it fails. For a caller that has the
+    /// engine to itself: what others decide on by a snapshot must not change beneath them.
+    pub(crate) fn rewrite<E: From<StoreError>>(
+        &self,
+        change: impl FnOnce(&mut Rewrite<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let engine = |error: EngineError| E::from(error.into());
+        let transaction = sheltered(|| {
+            let mut transaction = self.database.begin_write()?;
+            transaction.set_durability(Durability::Immediate)?;
+            Ok(transaction)
+        });
+        let transaction = transaction.and_then(|begun| begun).map_err(engine)?;
+        {
+            let rows = sheltered(|| Ok(transaction.open_table(ROWS)?)).and_then(|opened| opened);
+            // Dropped without a commit, it leaves no trace.
+            change(&mut Rewrite(rows.map_err(engine)?))?;
+        }
+        sheltered(|| Ok(transaction.commit()?)).and_then(|committed| committed).map_err(engine)
+    }
+}
+
+fn apply(rows: &mut Table<'_, &[u8], &[u8]>, writes: &Writes) -> Result<(), EngineError> {
+    for (key, value) in writes {
+        match value {
+            Some(value) => drop(rows.insert(key.as_slice(), value.as_slice())?),
+            None => drop(rows.remove(key.as_slice())?),
+        }
+    }
+    Ok(())
+}
+
+/// A transaction that is written while it is decided on. What does not fit the cache waits in the file.
+pub(crate) struct Rewrite<'t>(Table<'t, &'static [u8], &'static [u8]>);
+
+impl Rewrite<'_> {
+    /// Writes rows into the transaction.
+    pub(crate) fn apply(&mut self, writes: &Writes) -> Result<(), EngineError> {
+        sheltered(|| apply(&mut self.0, writes))?
+    }
+}
+
+impl Read for Rewrite<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        sheltered(|| Ok(self.0.get(key)?.map(|value| value.value().to_vec())))?
+    }
+
+    fn scan(
+        &self,
+        range: &KeyRange,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Scanned,
+    ) -> Result<(), EngineError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let rows = sheltered(|| self.0.range::<&[u8]>(range.lower.as_slice()..range.upper.as_slice()))??;
+        show(rows, direction, visit)
     }
 }
 
@@ -132,17 +201,29 @@ impl Read for Snapshot {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> Scanned,
     ) -> Result<(), EngineError> {
         let Some(rows) = self.0.as_ref().filter(|_| !range.is_empty()) else { return Ok(()) };
-        let mut rows = sheltered(|| rows.range::<&[u8]>(range.lower.as_slice()..range.upper.as_slice()))??;
-        loop {
-            let row = sheltered(|| match direction {
+        let rows = sheltered(|| rows.range::<&[u8]>(range.lower.as_slice()..range.upper.as_slice()))??;
+        show(rows, direction, visit)
+    }
+}
+
+fn show(
+    mut rows: Range<'_, &'static [u8], &'static [u8]>,
+    direction: Direction,
+    visit: &mut dyn FnMut(&[u8], &[u8]) -> Scanned,
+) -> Result<(), EngineError> {
+    loop {
+        let row = sheltered(|| {
+            let row = match direction {
                 Direction::Ascending => rows.next(),
                 Direction::Descending => rows.next_back(),
-            })?;
-            let Some(row) = row else { return Ok(()) };
-            let (key, value) = row?;
-            if visit(key.value(), value.value()).is_break() {
-                return Ok(());
-            }
+            };
+            // Damaged lengths show when the bytes are taken for the first time.
+            row.inspect(|row| drop(row.as_ref().map(|(key, value)| (key.value(), value.value()))))
+        })?;
+        let Some(row) = row else { return Ok(()) };
+        let (key, value) = row?;
+        if visit(key.value(), value.value()).is_break() {
+            return Ok(());
         }
     }
 }

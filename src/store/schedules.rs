@@ -79,7 +79,7 @@ fn count(caller: u8, expected: u8) -> impl FnMut(&mut Overlay<'_>) -> Result<u8,
 }
 
 fn limits() -> Limits {
-    Limits { waiting: 2, waiting_bytes: 1 << 20, batch: 2 }
+    Limits { waiting: 2, waiting_bytes: 1 << 20, batch: 2, settle_after: None }
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn full() -> World {
     world
 }
 
-const CHECKED: [Table; 21] = [
+const CHECKED: [Table; 22] = [
     Table::Runs,
     Table::Records,
     Table::Effects,
@@ -46,6 +46,7 @@ const CHECKED: [Table; 21] = [
     Table::Entries,
     Table::Tiles,
     Table::Published,
+    Table::Witnesses,
 ];
 
 fn keys(world: &World, table: Table) -> Vec<Vec<u8>> {
@@ -77,7 +78,7 @@ fn every_missing_row_is_found() {
             let name = String::from_utf8_lossy(&key).into_owned();
             // What nothing else accounts for: the memory of a request, of a key, of a note, of an unpublished
             // or unsigned checkpoint, and a lease that was returned.
-            let unaccounted = matches!(table, Table::Cancellations | Table::Published)
+            let unaccounted = matches!(table, Table::Cancellations | Table::Published | Table::Witnesses)
                 || (table == Table::Log && name != "size")
                 || (table == Table::Counters && name == "published")
                 || (table == Table::Leases && name != "r");
@@ -158,6 +159,44 @@ fn the_first_contradiction_is_located() {
     world.damage(Table::Tiles, &[&[0], &0u64.to_be_bytes()], |tile| tile[40] ^= 1);
     let found = world.acme.check(&mut |_| {}).unwrap().contradiction.unwrap();
     assert_eq!((found.noun, found.seq), ("tile", Some(0)));
+}
+
+#[test]
+fn a_witness_has_cosigned_no_more_than_was_signed() {
+    let world = full();
+    world.sealed("later");
+    let size = |size: u64| {
+        world.acme.set_witness_size("w.example", size).unwrap();
+        world.acme.check(&mut |_| {}).unwrap().contradiction
+    };
+    assert_eq!(size(4), None, "all that was signed");
+    // In the tree, but never signed; and beyond the tree.
+    for beyond in [5, 6] {
+        let found = size(beyond).unwrap();
+        assert_eq!(found.noun, "witness size", "{found}");
+        assert!(found.to_string().contains(&format!("{beyond} by w.example")), "{found}");
+    }
+    world.acme.sign_checkpoint().unwrap();
+    assert_eq!(size(5), None);
+    world.plant(Table::Witnesses, &[b"w.example"], Some(b"short"));
+    assert!(is_found(&world));
+}
+
+#[test]
+fn a_head_pins_the_record_that_it_names() {
+    // The head of a run whose tail is cut, row and indexes in step: the entry remembers.
+    let world = World::on_a_map();
+    world.wrote("r", vec![note("1"), note("2")]);
+    assert_eq!(world.acme.pin_heads().unwrap(), 1);
+    world.wrote("r", vec![note("3")]);
+    assert_eq!(world.acme.pin_heads().unwrap(), 1);
+    world.assert_sound();
+    // Of two heads exchanged, the first is of more records than the second.
+    let entry = |index: u64| world.acme.entry(index).unwrap().unwrap();
+    let (first, second) = (entry(0), entry(1));
+    world.plant(Table::Entries, &[&0u64.to_be_bytes()], Some(&second));
+    world.plant(Table::Entries, &[&1u64.to_be_bytes()], Some(&first));
+    assert!(is_found(&world));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::world::{MASTER, MapEngine, NOW, TTL, base, concluded, note, run, started, tenant};
-use crate::store::{Engine, EngineError, Read, Writes};
+use crate::store::{Committer, Engine, EngineError, Limits, Read, Writes};
 use crate::{AppendError, Journal, ManualClock, StoreError, Tenant};
 
 /// An ordered map whose commits wait for a signal, and fail when told to.
@@ -329,4 +329,50 @@ fn a_command_that_writes_nothing_costs_no_commit() {
     acme.release(&run("r"), 1).unwrap();
     assert!(acme.append(&run("r"), 1, vec![note("x")]).is_err());
     assert_eq!(gate.commits(), before);
+}
+
+/// An ordered map that counts how often it was let settle.
+#[derive(Clone, Default)]
+struct Settling(Arc<(MapEngine, AtomicUsize)>);
+
+impl Engine for Settling {
+    fn snapshot(&self) -> Result<Box<dyn Read + Send + Sync>, EngineError> {
+        self.0.0.snapshot()
+    }
+
+    fn commit(&self, writes: &Writes) -> Result<(), EngineError> {
+        self.0.0.commit(writes)
+    }
+
+    fn settle(&self) -> Result<(), EngineError> {
+        self.0.1.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[test]
+fn the_engine_settles_once_nothing_has_come_for_a_while_and_only_once() {
+    let engine = Settling::default();
+    let settled = || engine.0.1.load(Ordering::SeqCst);
+    let patience = std::time::Duration::from_millis(20);
+    let limits = Limits { settle_after: Some(patience), ..Limits::default() };
+    let committer = Committer::start(Arc::new(engine.clone()), limits).unwrap();
+    let put = |value: u8| -> Result<(), StoreError> {
+        let put = move |tx: &mut crate::store::Overlay<'_>| {
+            tx.put(vec![0], vec![value]);
+            Ok(())
+        };
+        committer.submit(0, put).wait()
+    };
+    std::thread::sleep(patience * 3);
+    assert_eq!(settled(), 0, "nothing was written yet");
+    for rounds in 1..3 {
+        put(1).unwrap();
+        put(2).unwrap();
+        while settled() < rounds {
+            std::thread::sleep(patience);
+        }
+        std::thread::sleep(patience * 5);
+        assert_eq!(settled(), rounds);
+    }
 }

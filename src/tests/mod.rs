@@ -8,5 +8,6 @@ mod kill;
 mod model;
 mod opening;
 mod power;
+mod rebuild;
 mod story;
 pub(crate) mod world;

@@ -77,7 +77,7 @@ fn a_foreign_file_is_refused_and_stays_as_it_is() {
 fn another_version_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let plane = made(dir.path());
-    let engine = RedbEngine::open(&plane.join("journal.redb")).unwrap();
+    let engine = RedbEngine::open(&plane.join("journal.redb"), 1 << 20).unwrap();
     let snapshot = engine.snapshot().unwrap();
     let mut tx = Overlay::over(&*snapshot);
     tx.put(Space::of(&Scope::Plane, Table::Meta).key(&[b"format"]), b"runseal-journal-v9".to_vec());
@@ -150,6 +150,36 @@ fn a_missing_or_wrong_key_is_refused() {
         fs::rename(&aside, plane.join(name)).unwrap();
     }
     Journal::open(&plane).unwrap();
+}
+
+#[test]
+fn a_settled_file_is_not_read_whole_after_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("rows.redb");
+    let engine = RedbEngine::create(&file).unwrap();
+    let write = |value: &[u8]| {
+        let snapshot = engine.snapshot().unwrap();
+        let mut tx = Overlay::over(&*snapshot);
+        tx.put(Space::of(&Scope::Plane, Table::Meta).key(&[b"row"]), value.to_vec());
+        engine.commit(&tx.into_writes()).unwrap();
+    };
+    // What a process that is killed right now leaves behind.
+    let is_repaired_after_a_crash = || {
+        let left = dir.path().join("left.redb");
+        fs::copy(&file, &left).unwrap();
+        let repaired = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let noticed = std::sync::Arc::clone(&repaired);
+        let mut builder = redb::Builder::new();
+        builder.set_repair_callback(move |_| noticed.store(true, std::sync::atomic::Ordering::SeqCst));
+        drop(builder.open(&left).unwrap());
+        repaired.load(std::sync::atomic::Ordering::SeqCst)
+    };
+    write(b"1");
+    assert!(is_repaired_after_a_crash());
+    engine.settle().unwrap();
+    assert!(!is_repaired_after_a_crash());
+    write(b"2");
+    assert!(is_repaired_after_a_crash(), "settling holds until the next commit");
 }
 
 #[test]

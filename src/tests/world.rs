@@ -1,6 +1,7 @@
 //! What the tests share: names, drafts, and a journal on each engine.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -111,9 +112,15 @@ impl World {
 
     /// The same journal after a restart, where the engine outlives one.
     pub(crate) fn reopened(self) -> Self {
+        self.closed_for(|_| {})
+    }
+
+    /// The same journal after `meanwhile`, which is shown the directory of a closed one, where there is one.
+    pub(crate) fn closed_for(self, meanwhile: impl FnOnce(&Path)) -> Self {
         let Self { journal, clock, acme, dir } = self;
         let Some(dir) = dir else { return Self { journal, clock, acme, dir } };
         drop((journal, acme));
+        meanwhile(dir.path());
         let journal = Journal::open_with_clock(dir.path(), clock.clone()).unwrap();
         Self::of(journal, clock, Some(dir))
     }
