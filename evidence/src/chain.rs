@@ -50,7 +50,7 @@ impl ChainHash {
     /// The same for a record that fits into a few blocks with its padding: feeding those at once spares the
     /// buffering, which takes a small record as long as the hashing.
     fn link_short(self, raw: &[u8]) -> Option<Self> {
-        const BLOCKS: usize = 6;
+        const BLOCKS: usize = 8;
         const START: usize = RECORD_PREFIX.len() + 32;
         let mut blocks = [[0u8; 64]; BLOCKS];
         // After the message come the 0x80 marker and its length in bits (FIPS 180-4, section 5.1.1).
