@@ -50,7 +50,7 @@ fn main() -> Outcome<()> {
     println!("{:<52} {:>12} {:>8}", "", "a second", "ratio");
     appending(dir.path(), turn)?;
     println!("{:<52} {:>12} {:>8}", "", "MiB a second", "ratio");
-    for value_bytes in [1 << 10, 4 << 10, 64 << 10] {
+    for value_bytes in [256, 1 << 10, 4 << 10, 64 << 10] {
         opening(&dir.path().join("opened.steps"), value_bytes)?;
     }
     println!("{:<52} {:>12} {:>8}", "", "MiB", "ratio");
@@ -115,9 +115,8 @@ fn opening(path: &Path, value_bytes: usize) -> Outcome<()> {
         StepStore::open(path, StepLimits::default())?;
         Ok(())
     }))?;
-    let size = value_bytes >> 10;
-    show(&format!("SHA-256 in memory, file of {size} KiB values"), hashed, None);
-    show(&format!("open, {size} KiB values (goal 0.5)"), opened, Some(opened / hashed));
+    show(&format!("SHA-256 in memory, file of {value_bytes}-byte values"), hashed, None);
+    show(&format!("open, {value_bytes}-byte values (goal 0.5)"), opened, Some(opened / hashed));
     std::fs::remove_file(path)?;
     Ok(())
 }

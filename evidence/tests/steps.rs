@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use runseal_evidence::name::{RunId, TenantId};
 use runseal_evidence::steps::{
-    End, FrameFault, HeaderFault, PAYLOAD_BYTES_MAX, RunSteps, Scan, Standing, StepDigest, StepFault,
-    StepsAudit, StepsCommitment, StepsFault, StoreHead,
+    Digested, End, FrameFault, HEADER_BYTES, Header, HeaderFault, PAYLOAD_BYTES_MAX, RunSteps, Scan,
+    Standing, StepDigest, StepFault, StepsAudit, StepsCommitment, StepsFault, StoreHead,
 };
 
 mod step_file;
@@ -117,6 +117,41 @@ fn a_payload_is_judged_after_its_head() {
         frame_fault(&File::new(ID).with(&bad_name).bytes),
         (1, FrameFault::Payload(StepFault::Name(_)))
     ));
+}
+
+#[test]
+fn payloads_hashed_ahead_come_to_the_same() {
+    let file = file_of(3);
+    let (header, frames) = (Header::parse(&file.bytes).unwrap(), file.bytes[HEADER_BYTES..].to_vec());
+    let first = PREFIX_BYTES + payload("run-1", "step-0", b"value 0").len() + 32;
+    // Cut anywhere, what is not whole starts the next part.
+    for cut in 0..frames.len() {
+        let digested = Digested::new(frames[..cut].to_vec());
+        let mut next = digested.rest().to_vec();
+        let missing = if next.len() < PREFIX_BYTES { 0 } else { first - next.len() };
+        assert_eq!((digested.stopped(), Digested::missing(&next)), (false, missing), "{cut}");
+        next.extend_from_slice(&frames[cut..]);
+        let (mut scan, mut seen) = (Scan::behind(header), Vec::new());
+        for part in [digested, Digested::new(next)] {
+            scan.push_digested(&part, |frame| {
+                seen.push(frame.step.path.to_string());
+                Ok(())
+            })
+            .unwrap();
+        }
+        assert_eq!(seen, ["step-0", "step-1", "step-2"], "{cut}");
+        assert_eq!(scan.finish().unwrap().head, StoreHead::from_bytes(file.head));
+    }
+    // Inside a frame nothing stands where the parts say: the frames are read as the bytes they are.
+    let mut scan = Scan::new();
+    scan.push(&file.bytes[..HEADER_BYTES + 9], |_| Ok(())).unwrap();
+    assert!(scan.push_digested(&Digested::new(frames.clone()), |_| Ok(())).is_err());
+    // A digest is that of the bytes it was made with.
+    let mut altered = frames;
+    altered[first - 33] ^= 1;
+    let refused = Scan::behind(header).push_digested(&Digested::new(altered), |_| Ok(()));
+    assert!(matches!(refused, Err(StepsFault::Frame { number: 1, fault: FrameFault::Head { .. }, .. })));
+    assert!(Digested::new(vec![0xff; 40]).stopped());
 }
 
 #[test]

@@ -43,8 +43,8 @@ pub enum OpenError {
     /// No id could be drawn for a new store.
     #[error("no randomness for the id of a new store: {0}")]
     Randomness(#[from] getrandom::Error),
-    /// The thread that writes could not be started.
-    #[error("the thread that writes could not be started: {0}")]
+    /// A thread of the store, one that reads ahead or the one that writes, could not be started.
+    #[error("a thread of the step store could not be started: {0}")]
     Thread(#[source] io::Error),
 }
 

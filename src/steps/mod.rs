@@ -31,7 +31,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `store`, `run` | the handles: [`StepStore`], [`StepRun`] |
-//! | `open` | a file read from start to end, its torn end cut |
+//! | `open`, `read_ahead` | a file read from start to end, its torn end cut |
 //! | `owner`, `batch`, `queue` | the thread that writes: many steps, one sync |
 //! | `index` | where steps are; values stay in the file |
 //! | `check` | a tenant's concluded runs, held against the file of their steps |
@@ -49,6 +49,7 @@ mod limits;
 mod open;
 mod owner;
 mod queue;
+mod read_ahead;
 mod run;
 mod store;
 

@@ -9,6 +9,7 @@ use runseal_evidence::steps::{
 use super::disk::{StepDisk, read_exact_at};
 use super::error::{DeviceCall, OpenError};
 use super::index::{Index, Place};
+use super::read_ahead::{Part, read_ahead};
 use super::store::read_step;
 
 /// What opening found and did.
@@ -30,9 +31,6 @@ pub(super) struct Opened {
     pub(super) opening: Opening,
 }
 
-/// Bytes read at a time.
-const CHUNK_BYTES: usize = 256 << 10;
-
 /// Reads the whole of `disk`, which may hold steps of `only` alone where that is given.
 pub(super) fn open(disk: &dyn StepDisk, only: Option<&TenantId>) -> Result<Opened, OpenError> {
     let size = disk.size().map_err(DeviceCall::Size.failed_to_open())?;
@@ -43,7 +41,7 @@ pub(super) fn open(disk: &dyn StepDisk, only: Option<&TenantId>) -> Result<Opene
         Err(HeaderFault::Torn { .. }) if size <= HEADER_BYTES as u64 => create(disk),
         Err(HeaderFault::Torn { .. }) => Err(StepsFault::from(HeaderFault::Foreign).into()),
         Err(fault) => Err(StepsFault::from(fault).into()),
-        Ok(header) => replay(disk, size, header.id, only),
+        Ok(header) => replay(disk, size, header, only),
     }
 }
 
@@ -58,19 +56,22 @@ fn create(disk: &dyn StepDisk) -> Result<Opened, OpenError> {
     Ok(Opened { index: Index::new(chain.at()), chain, opening })
 }
 
-fn replay(disk: &dyn StepDisk, size: u64, id: StoreId, only: Option<&TenantId>) -> Result<Opened, OpenError> {
-    let mut scan = Scan::new();
+fn replay(
+    disk: &dyn StepDisk,
+    size: u64,
+    header: Header,
+    only: Option<&TenantId>,
+) -> Result<Opened, OpenError> {
+    let mut scan = Scan::behind(header);
     let mut index = Index::new(HEADER_BYTES as u64);
-    let mut chunk = vec![0; CHUNK_BYTES];
-    let mut at = 0;
-    while at < size {
-        let length = usize::try_from(size - at).map_or(CHUNK_BYTES, |rest| rest.min(CHUNK_BYTES));
-        // A file that ends before its size is a failure to read, and not a torn end.
-        read_exact_at(disk, &mut chunk[..length], at).map_err(DeviceCall::Read.failed_to_open())?;
-        scan.push(&chunk[..length], |frame| admit(disk, &id, &mut index, frame, only))?;
-        at += length as u64;
-    }
-    let chain = scan.chain().cloned().unwrap_or_else(|| FrameChain::new(id));
+    read_ahead(disk, size, |part| {
+        let visit = |frame: &Frame<'_>| admit(disk, &header.id, &mut index, frame, only);
+        match part {
+            Part::Frames(frames) => scan.push_digested(frames, visit),
+            Part::End(bytes) => scan.push(bytes, visit),
+        }
+    })?;
+    let chain = scan.chain().cloned().unwrap_or_else(|| FrameChain::new(header.id));
     let end = scan.finish()?;
     if end.torn_bytes > 0 {
         disk.truncate(end.bytes).map_err(DeviceCall::Truncate.failed_to_open())?;

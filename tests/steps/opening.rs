@@ -47,6 +47,47 @@ fn a_file_is_laid_out_as_documented() {
     assert_eq!(value_of(&store, "run-1", "mail"), Some(vec![0xff; 300]));
 }
 
+/// Reading and checking are two threads' work in a file of more than 256 KiB.
+#[test]
+fn a_large_file_is_read_and_judged_as_a_small_one() {
+    let values = [300, 5000, 3 << 20, 90_000, 0, 400_000, 300];
+    let mut file = File::new(ID);
+    let mut ends = Vec::new();
+    for number in 0..40 {
+        let (path, value) =
+            (format!("step-{number}"), vec![number; values[usize::from(number) % values.len()]]);
+        file = file.with(&Fields { run: "run-1", path: &path, value: &value, ..Fields::default() }.payload());
+        ends.push(file.bytes.len());
+    }
+    let device = Device::holding(&file.bytes);
+    let store = open(&device);
+    assert_eq!((store.opening().steps, store.committed_bytes()), (40, file.bytes.len() as u64));
+    assert_eq!(value_of(&store, "run-1", "step-16"), Some(vec![16; 3 << 20]));
+    drop(store);
+    // Damage in any frame is named, and nothing is changed.
+    for frame in [0, 2, 17, 30, 38] {
+        let end = ends[frame];
+        let mut damaged = file.bytes.clone();
+        damaged[end - 40] ^= 1;
+        let (number, fault) = frame_fault(&damaged);
+        assert_eq!(number, frame as u64 + 1);
+        assert!(matches!(fault, FrameFault::Head { .. }), "{fault}");
+        let mut impossible = file.bytes.clone();
+        impossible[end] = 0xff;
+        let (number, fault) = frame_fault(&impossible);
+        assert_eq!(number, frame as u64 + 2);
+        assert!(matches!(fault, FrameFault::Length { .. }), "{fault}");
+    }
+    // A cut leaves the frames before it.
+    for (frame, cut) in [(2, 1_000_000), (30, 2_000_000), (38, 77), (39, 1)] {
+        let device = Device::holding(&file.bytes[..ends[frame] - cut]);
+        let store = open(&device);
+        let torn = (ends[frame] - cut - ends[frame - 1]) as u64;
+        assert_eq!((store.opening().steps, store.opening().torn_bytes), (frame as u64, torn), "{frame}");
+        assert_eq!(device.durable().len(), ends[frame - 1]);
+    }
+}
+
 #[test]
 fn what_is_no_step_file_and_what_is_another_version_are_refused_apart() {
     for foreign in [&b"{}"[..], b"SQLite format 3\0and more", &[0; 33], &[0xaa; 4096]] {

@@ -223,25 +223,31 @@ impl FrameChain {
     /// Reads the frame that `bytes`, the file's from [`FrameChain::at`] on, start with; `None` where they end
     /// inside it.
     pub fn read<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Frame<'a>>, FrameFault> {
-        let Some(prefix) = bytes.first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
-        let length = payload_length(*prefix)?;
-        let Some(frame) = bytes.get(..FRAME_OVERHEAD_BYTES + length) else { return Ok(None) };
-        let frame = check(&self.id, self.frames + 1, self.at, self.head, frame)?;
-        self.head = frame.head;
-        self.at += (FRAME_OVERHEAD_BYTES + length) as u64;
+        let Some(frame) = whole_frame(bytes)? else { return Ok(None) };
+        self.check_next(frame, StepDigest::of(payload_of(frame))).map(Some)
+    }
+
+    /// Checks `frame`, the next one, whole; `digest` is that of its payload.
+    pub(super) fn check_next<'a>(
+        &mut self,
+        frame: &'a [u8],
+        digest: StepDigest,
+    ) -> Result<Frame<'a>, FrameFault> {
+        let checked = check(&self.id, self.frames + 1, self.at, self.head, frame, digest)?;
+        self.head = checked.head;
+        self.at += frame.len() as u64;
         self.frames += 1;
-        Ok(Some(frame))
+        Ok(checked)
     }
 
     /// Goes past the frame that `bytes` start with and that [`FrameChain::read`] refused, and takes its head as it
     /// stands for what the next one follows. Gives its payload; `None` where its end cannot be told.
     pub(super) fn pass_over<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        let length = payload_length(*bytes.first_chunk::<PREFIX_BYTES>()?).ok()?;
-        let frame = bytes.get(..FRAME_OVERHEAD_BYTES + length)?;
+        let frame = whole_frame(bytes).ok()??;
         self.head = StoreHead::from_bytes(*frame.last_chunk::<HEAD_BYTES>()?);
         self.at += frame.len() as u64;
         self.frames += 1;
-        Some(&frame[PREFIX_BYTES..PREFIX_BYTES + length])
+        Some(payload_of(frame))
     }
 
     /// Writes the frame of `payload`, whose digest is given, at the end of `file`.
@@ -273,7 +279,12 @@ impl FrameChain {
         before: StoreHead,
         bytes: &'a [u8],
     ) -> Result<Frame<'a>, FrameFault> {
-        check(id, 0, at, before, bytes)
+        match whole_frame(bytes)? {
+            Some(frame) if frame.len() == bytes.len() => {
+                check(id, 0, at, before, frame, StepDigest::of(payload_of(frame)))
+            }
+            _ => Err(FrameFault::Length { stated: stated_length(bytes) }),
+        }
     }
 }
 
@@ -286,28 +297,39 @@ pub(super) fn payload_length(prefix: [u8; PREFIX_BYTES]) -> Result<usize, FrameF
     }
 }
 
+/// The frame that `bytes` start with; `None` where they end inside it.
+pub(super) fn whole_frame(bytes: &[u8]) -> Result<Option<&[u8]>, FrameFault> {
+    let Some(prefix) = bytes.first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
+    let length = payload_length(*prefix)?;
+    Ok(bytes.get(..FRAME_OVERHEAD_BYTES + length))
+}
+
+/// The payload of a whole frame.
+pub(super) fn payload_of(frame: &[u8]) -> &[u8] {
+    &frame[PREFIX_BYTES..frame.len() - HEAD_BYTES]
+}
+
+fn stated_length(frame: &[u8]) -> u32 {
+    frame.first_chunk().map_or(0, |prefix| u32::from_be_bytes(*prefix))
+}
+
+/// Checks a whole frame whose payload has this digest.
 fn check<'a>(
     id: &StoreId,
     number: u64,
     at: u64,
     before: StoreHead,
-    bytes: &'a [u8],
+    frame: &'a [u8],
+    digest: StepDigest,
 ) -> Result<Frame<'a>, FrameFault> {
-    let (Some((prefix, rest)), Some((_, stored))) =
-        (bytes.split_first_chunk::<PREFIX_BYTES>(), bytes.split_last_chunk::<HEAD_BYTES>())
-    else {
-        return Err(FrameFault::Length { stated: 0 });
+    let Some(stored) = frame.last_chunk::<HEAD_BYTES>() else {
+        return Err(FrameFault::Length { stated: stated_length(frame) });
     };
-    let length = payload_length(*prefix)?;
-    if bytes.len() != FRAME_OVERHEAD_BYTES + length {
-        return Err(FrameFault::Length { stated: u32::from_be_bytes(*prefix) });
-    }
-    let payload = &rest[..length];
-    let digest = StepDigest::of(payload);
     let stored = StoreHead::from_bytes(*stored);
     let computed = before.link(id, at, &digest);
     if stored != computed {
         return Err(FrameFault::Head { stored, computed });
     }
+    let payload = payload_of(frame);
     Ok(Frame { number, at, step: Step::parse(payload)?, payload, digest, head: stored })
 }

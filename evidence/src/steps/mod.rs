@@ -30,10 +30,12 @@
 //! | `frame` | header, frames and the chain through them |
 //! | `run` | which steps may stand together in a run |
 //! | `scan` | a file read as a stream |
+//! | `ahead` | payloads hashed before the scan comes to them |
 //! | `tail` | what the end of a file is: torn, or damaged |
 //! | `audit` | a file read past its faults, each run held against its conclusion |
 //! | `commitment` | what a conclusion says of its run's steps |
 
+mod ahead;
 mod audit;
 mod commitment;
 mod digest;
@@ -44,6 +46,7 @@ mod step;
 mod tail;
 
 pub use self::{
+    ahead::Digested,
     audit::{AuditedSteps, NamedDifference, Standing, StepsAudit},
     commitment::{CommitmentFault, Mark, RunSteps, StepDifference, StepsCommitment},
     digest::{DigestError, InputDigest, RunHead, StepDigest, StepKey, StoreHead},

@@ -1,6 +1,7 @@
 //! A file of steps read as a stream, in chunks of any size.
 
 use super::{
+    ahead::Digested,
     digest::StoreHead,
     frame::{Frame, FrameChain, FrameFault, HEADER_BYTES, Header, HeaderFault, StoreId},
     tail,
@@ -52,6 +53,11 @@ impl Scan {
         Self::default()
     }
 
+    /// A scan of the bytes behind `header`, which was read already.
+    pub fn behind(header: Header) -> Self {
+        Self { buffer: Vec::new(), chain: Some(FrameChain::new(header.id)) }
+    }
+
     /// Takes the next bytes and hands every frame that they complete to `visit`, in order. What `visit` refuses
     /// is reported at the frame's place; nothing may be pushed after an error.
     ///
@@ -67,6 +73,29 @@ impl Scan {
             visit(&frame)?;
             Ok(true)
         })
+    }
+
+    /// Takes frames whose payloads were hashed already, as [`Scan::push`] does. Between frames only, that is where
+    /// everything pushed before was whole frames; elsewhere the frames are hashed again.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn push_digested(
+        &mut self,
+        frames: &Digested,
+        mut visit: impl FnMut(&Frame<'_>) -> Result<(), FrameFault>,
+    ) -> Result<(), StepsFault> {
+        let Some(chain) = self.chain.as_mut().filter(|_| self.buffer.is_empty()) else {
+            return frames.iter().try_for_each(|(frame, _)| self.push(frame, &mut visit));
+        };
+        for (frame, digest) in frames.iter() {
+            let (number, at) = (chain.frames() + 1, chain.at());
+            chain
+                .check_next(frame, digest)
+                .and_then(|frame| visit(&frame))
+                .map_err(|fault| StepsFault::Frame { number, at, fault })?;
+        }
+        Ok(())
     }
 
     /// Takes the next bytes and hands what `next` reads at the start of the rest on, until it says that there is
