@@ -25,7 +25,7 @@ pub(super) struct Append {
     known: KnownRun,
     payload: Vec<u8>,
     digest: StepDigest,
-    answer: AppendAnswer,
+    answer: Option<AppendAnswer>,
 }
 
 pub(super) type AppendAnswer = Answer<Result<Recorded, StepError>, StoreError>;
@@ -35,7 +35,7 @@ impl Append {
         let known = KnownRun::of(&step);
         let Step { run, key, path, .. } = step;
         let digest = StepDigest::of(&payload);
-        Self { run, key, path, known, payload, digest, answer }
+        Self { run, key, path, known, payload, digest, answer: Some(answer) }
     }
 
     /// What it holds in memory, near enough.
@@ -43,8 +43,9 @@ impl Append {
         self.payload.len() + size_of::<Self>()
     }
 
-    pub(super) fn answer(self, answer: Result<Recorded, StepError>) {
-        self.answer.send(Ok(answer));
+    /// Answers, once; who waits is woken when the value given is dropped.
+    pub(super) fn answer(&mut self, answer: Result<Recorded, StepError>) -> impl Sized + use<> {
+        self.answer.take().and_then(|waiting| waiting.put(Ok(answer)))
     }
 }
 
@@ -54,24 +55,24 @@ pub(super) struct Batch {
     /// The frames accepted.
     pub(super) bytes: Vec<u8>,
     runs: HashMap<RunId, StagedRun>,
-    places: Vec<(RunId, StepKey, Place)>,
+    steps: u64,
 }
 
 struct StagedRun {
     known: KnownRun,
     head: RunHead,
-    steps: HashMap<StepKey, StepDigest>,
+    steps: HashMap<StepKey, Place>,
 }
 
 impl Batch {
     /// A batch that goes on behind `chain`.
     pub(super) fn new(chain: FrameChain) -> Self {
-        Self { chain, bytes: Vec::new(), runs: HashMap::new(), places: Vec::new() }
+        Self { chain, bytes: Vec::new(), runs: HashMap::new(), steps: 0 }
     }
 
     /// How many steps it records.
     pub(super) fn steps(&self) -> u64 {
-        self.places.len() as u64
+        self.steps
     }
 
     /// Decides about an append, and takes it in where it is new. A refusal leaves the batch as it was.
@@ -92,8 +93,8 @@ impl Batch {
         }
         let conflict =
             || StepError::Conflicting { run: run.clone(), key: *key, path: Box::new(append.path.clone()) };
-        if let Some(digest) = staged.and_then(|run| run.steps.get(key)) {
-            return if *digest == append.digest { Ok(Recorded::Already) } else { Err(conflict()) };
+        if let Some(place) = staged.and_then(|run| run.steps.get(key)) {
+            return if place.holds(&append.digest) { Ok(Recorded::Already) } else { Err(conflict()) };
         }
         for place in synced.iter().flat_map(|run| run.places(index.hash(key))) {
             if place.holds(&append.digest) {
@@ -118,28 +119,30 @@ impl Batch {
         self.chain
             .write(payload, digest, &mut self.bytes)
             .map_err(|fault| StepError::Damaged { at, fault: Box::new(fault) })?;
-        let staged = self.runs.entry(run.clone()).or_insert_with(|| StagedRun {
-            known: known.clone(),
-            head: synced_head,
-            steps: HashMap::new(),
-        });
-        staged.head = staged.head.link(digest);
-        staged.steps.insert(*key, *digest);
-        // A payload is at most 16 MiB.
-        let payload_bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        self.places.push((run.clone(), *key, Place::new(at, payload_bytes, digest)));
+        if !self.runs.contains_key(run) {
+            let staged = StagedRun { known: known.clone(), head: synced_head, steps: HashMap::new() };
+            self.runs.insert(run.clone(), staged);
+        }
+        if let Some(staged) = self.runs.get_mut(run) {
+            // A payload is at most 16 MiB.
+            let payload_bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+            staged.head = staged.head.link(digest);
+            staged.steps.insert(*key, Place::new(at, payload_bytes, digest));
+            self.steps += 1;
+        }
         Ok(Recorded::Now)
     }
 
     /// Enters what is synced now in the index.
     pub(super) fn fold_into(self, index: &mut Index) {
-        for (run, key, place) in self.places {
-            let hash = index.hash(&key);
-            if let Some(staged) = self.runs.get(&run) {
-                let run = index.run_or_insert(&run, || (staged.known.clone(), staged.head));
+        for (name, staged) in self.runs {
+            let steps: Vec<_> =
+                staged.steps.into_iter().map(|(key, place)| (index.hash(&key), place)).collect();
+            let run = index.run_or_insert(&name, || (staged.known, staged.head));
+            run.head = staged.head;
+            for (hash, place) in steps {
                 // Whether the key was new was decided before it was written.
                 let _ = run.insert(hash, place, |_| false);
-                run.head = staged.head;
             }
         }
         index.commit(self.chain.at());

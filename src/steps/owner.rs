@@ -1,9 +1,9 @@
-//! The thread that writes. It alone appends: it takes what waits, writes what it accepts, syncs once, shows it to
-//! readers, and only then answers. A batch forms while the device is busy with the one before; nobody lingers
-//! for company, and an idle thread sleeps.
+//! Who writes. One at a time, the store's own thread or a caller that would otherwise sleep, takes what waits,
+//! writes what it accepts, syncs once, shows it to readers, and only then answers. A batch forms while the device is
+//! busy with the one before; nobody lingers for company, and an idle thread sleeps.
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use runseal_evidence::steps::FrameChain;
 
@@ -28,15 +28,32 @@ pub(super) struct Flushes {
 }
 
 /// Serves the queue until it is closed and empty, or poisoned.
-pub(super) fn serve(shared: &Arc<Shared>, mut chain: FrameChain) {
+pub(super) fn serve(shared: &Shared) {
     // Whatever ends this thread, nobody waits for it afterwards.
     let _poisons = PoisonOnDrop(shared);
-    while let Some(appends) = shared.queue.take() {
-        settle(shared, &mut chain, appends);
+    while shared.queue.wait() {
+        // Poisoned only by a panic, which has poisoned the queue too.
+        let mut chain = shared.chain.lock().unwrap_or_else(PoisonError::into_inner);
+        settle_next(shared, &mut chain);
     }
 }
 
-fn settle(shared: &Shared, chain: &mut FrameChain, appends: Vec<Append>) {
+/// Carries out what waits on the thread of a caller that would otherwise sleep, unless somebody is at it already: a
+/// lone caller is spared two changes of thread.
+pub(super) fn help(shared: &Shared) {
+    if let Ok(mut chain) = shared.chain.try_lock() {
+        let poisons = PoisonOnDrop(shared);
+        settle_next(shared, &mut chain);
+        // Only a panic poisons.
+        std::mem::forget(poisons);
+    }
+}
+
+fn settle_next(shared: &Shared, chain: &mut FrameChain) {
+    let mut appends = shared.queue.take();
+    if appends.is_empty() {
+        return;
+    }
     let mut batch = Batch::new(chain.clone());
     let decisions: Vec<_> = {
         let index = shared.index();
@@ -46,9 +63,7 @@ fn settle(shared: &Shared, chain: &mut FrameChain, appends: Vec<Append>) {
     if let Err(error) = write(shared, chain, &batch) {
         tracing::error!(%error, "the step file failed; nothing more is recorded until it is opened again");
         shared.queue.poison();
-        for append in appends {
-            append.answer(Err(error.clone()));
-        }
+        answer_all(&mut appends, std::iter::repeat_with(|| Err(error.clone())));
         return;
     }
     *chain = batch.chain.clone();
@@ -58,9 +73,14 @@ fn settle(shared: &Shared, chain: &mut FrameChain, appends: Vec<Append>) {
         batch.fold_into(&mut shared.index.write().unwrap_or_else(PoisonError::into_inner));
     }
     // A refusal too is answered only now: it may rest on what a neighbour wrote.
-    for (append, decision) in appends.into_iter().zip(decisions) {
-        append.answer(decision);
-    }
+    answer_all(&mut appends, decisions.into_iter());
+}
+
+/// Answers every append, and only then wakes those who wait.
+fn answer_all(appends: &mut [Append], answers: impl Iterator<Item = Result<Recorded, StepError>>) {
+    let wakes: Vec<_> =
+        appends.iter_mut().zip(answers).map(|(append, answer)| append.answer(answer)).collect();
+    drop(wakes);
 }
 
 /// Makes a batch durable behind `chain`.

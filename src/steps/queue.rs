@@ -1,7 +1,11 @@
 //! Appends that wait for the thread that writes. Bounded: where the device stalls, callers are refused.
+//!
+//! A caller that blocks carries out what waits itself, so that a lone one need not wake the thread each time. The
+//! thread sleeps while nothing is asked of the store, and dozes, looking now and then, while something is.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::batch::Append;
 use super::error::StepError;
@@ -18,6 +22,17 @@ struct State {
     waiting: VecDeque<Append>,
     bytes: usize,
     refusing: Option<Refusing>,
+    owner: Owner,
+    /// Something was taken in since the thread last looked.
+    stirred: bool,
+}
+
+/// What the thread that writes is doing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Working,
+    Dozing,
+    Asleep,
 }
 
 /// Why nothing more is taken.
@@ -26,6 +41,9 @@ enum Refusing {
     Closed,
     Poisoned,
 }
+
+/// How long an append may wait for its caller to see to it.
+const DOZE: Duration = Duration::from_millis(2);
 
 /// Most bytes written with one sync, unless one append alone is larger.
 const BATCH_BYTES_MAX: usize = 8 << 20;
@@ -41,7 +59,13 @@ impl Refusing {
 
 impl Queue {
     pub(super) fn new(limits: &StepLimits) -> Self {
-        let state = State { waiting: VecDeque::new(), bytes: 0, refusing: None };
+        let state = State {
+            waiting: VecDeque::new(),
+            bytes: 0,
+            refusing: None,
+            owner: Owner::Working,
+            stirred: false,
+        };
         let StepLimits { waiting_max, waiting_bytes_max, .. } = *limits;
         Self { state: Mutex::new(state), filled: Condvar::new(), waiting_max, waiting_bytes_max }
     }
@@ -52,16 +76,32 @@ impl Queue {
     }
 
     /// Takes an append in, or answers it with the reason why not.
-    pub(super) fn push(&self, append: Append) {
+    pub(super) fn push(&self, mut append: Append) {
         let mut state = self.lock();
         if let Some(refusal) = self.refusal(&state, append.bytes()) {
             drop(state);
-            return append.answer(Err(refusal));
+            drop(append.answer(Err(refusal)));
+            return;
         }
         state.bytes += append.bytes();
         state.waiting.push_back(append);
+        state.stirred = true;
+        // The first to wait is most likely to be carried out by its caller.
+        let wake = state.owner == Owner::Asleep || state.owner == Owner::Dozing && state.waiting.len() > 1;
         drop(state);
-        self.filled.notify_one();
+        if wake {
+            self.filled.notify_one();
+        }
+    }
+
+    /// Says that nobody else may see to what waits.
+    pub(super) fn hand_over(&self) {
+        let state = self.lock();
+        let wake = state.owner != Owner::Working && !state.waiting.is_empty();
+        drop(state);
+        if wake {
+            self.filled.notify_one();
+        }
     }
 
     fn refusal(&self, state: &State, bytes: usize) -> Option<StepError> {
@@ -73,15 +113,30 @@ impl Queue {
         (!fits && waiting > 0).then_some(StepError::QueueFull { waiting })
     }
 
-    /// What goes into the next batch, as soon as there is anything; `None` once closed and empty.
-    pub(super) fn take(&self) -> Option<Vec<Append>> {
+    /// Rests until something waits; false once closed and empty.
+    pub(super) fn wait(&self) -> bool {
         let mut state = self.lock();
-        while state.waiting.is_empty() {
-            if state.refusing.is_some() {
-                return None;
+        loop {
+            if !state.waiting.is_empty() {
+                state.owner = Owner::Working;
+                return true;
             }
-            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if state.refusing.is_some() {
+                return false;
+            }
+            if std::mem::take(&mut state.stirred) {
+                state.owner = Owner::Dozing;
+                (state, _) = self.filled.wait_timeout(state, DOZE).unwrap_or_else(PoisonError::into_inner);
+            } else {
+                state.owner = Owner::Asleep;
+                state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
         }
+    }
+
+    /// What goes into the next batch.
+    pub(super) fn take(&self) -> Vec<Append> {
+        let mut state = self.lock();
         let mut batch = Vec::new();
         let mut bytes = 0;
         while let Some(append) =
@@ -91,7 +146,7 @@ impl Queue {
             batch.push(append);
         }
         state.bytes -= bytes;
-        Some(batch)
+        batch
     }
 
     /// Refuses what comes; what waits is still carried out.
@@ -107,8 +162,8 @@ impl Queue {
         state.bytes = 0;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        for append in waiting {
-            append.answer(Err(StepError::Poisoned));
+        for mut append in waiting {
+            drop(append.answer(Err(StepError::Poisoned)));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 
@@ -21,7 +21,7 @@ use super::error::{LimitKind, OpenError, StepError};
 use super::index::{Index, Place, Run};
 use super::limits::StepLimits;
 use super::open::{Opening, open};
-use super::owner::{Flushes, Recorded, serve};
+use super::owner::{Flushes, Recorded, help, serve};
 use super::queue::Queue;
 use super::run::StepRun;
 use crate::store::StoreError;
@@ -44,6 +44,8 @@ pub(super) struct Shared {
     pub(super) id: StoreId,
     pub(super) index: RwLock<Index>,
     pub(super) queue: Queue,
+    /// The chain to the end of the file. Who holds it writes.
+    pub(super) chain: Mutex<FrameChain>,
     pub(super) limits: StepLimits,
     pub(super) flushes: Flushes,
     /// The one tenant whose steps the store holds, where it is bound to one.
@@ -64,15 +66,23 @@ pub struct FlushCounts {
 /// Wait for it with [`StepAck::wait`], or `.await` it under any executor. Dropping it takes nothing back: the step
 /// is recorded all the same.
 #[must_use = "nothing is known to be durable until the acknowledgement has come"]
-pub struct StepAck(Ack<Result<Recorded, StepError>, StoreError>);
+pub struct StepAck {
+    ack: Ack<Result<Recorded, StepError>, StoreError>,
+    /// Who may be asked to see to it, as long as nobody has been.
+    store: Weak<Inner>,
+}
 
 impl StepAck {
-    /// Blocks until the answer is there.
+    /// Blocks until the answer is there. Where nobody writes at the time, this thread does, and counts as a handle
+    /// of the store meanwhile.
     ///
     /// # Errors
     /// Why the step was not recorded.
     pub fn wait(self) -> Result<Recorded, StepError> {
-        flatten(self.0.wait())
+        if let Some(store) = self.store.upgrade() {
+            help(&store.shared);
+        }
+        flatten(self.ack.wait())
     }
 }
 
@@ -80,7 +90,13 @@ impl Future for StepAck {
     type Output = Result<Recorded, StepError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map(flatten)
+        let polled = Pin::new(&mut self.ack).poll(context).map(flatten);
+        if polled.is_pending()
+            && let Some(store) = std::mem::take(&mut self.store).upgrade()
+        {
+            store.shared.queue.hand_over();
+        }
+        polled
     }
 }
 
@@ -117,12 +133,12 @@ impl StepStore {
 
     fn start(disk: Box<dyn StepDisk>, only: Option<TenantId>, limits: StepLimits) -> Result<Self, OpenError> {
         let opened = open(&*disk, only.as_ref())?;
-        let (index, chain) = (RwLock::new(opened.index), opened.chain);
+        let (id, index, chain) = (*opened.chain.id(), RwLock::new(opened.index), Mutex::new(opened.chain));
         let (queue, flushes) = (Queue::new(&limits), Flushes::default());
-        let shared = Arc::new(Shared { disk, id: *chain.id(), index, queue, limits, flushes, only });
+        let shared = Arc::new(Shared { disk, id, index, queue, chain, limits, flushes, only });
         let served = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("runseal-steps".to_owned());
-        let owner = thread.spawn(move || serve(&served, chain)).map_err(OpenError::Thread)?;
+        let owner = thread.spawn(move || serve(&served)).map_err(OpenError::Thread)?;
         Ok(Self(Arc::new(Inner { shared, opening: opened.opening, owner: Some(owner) })))
     }
 
@@ -146,7 +162,7 @@ impl StepStore {
             Ok(payload) => shared.queue.push(Append::new(step, payload, answer)),
             Err(refusal) => answer.send(Ok(Err(refusal))),
         }
-        StepAck(ack)
+        StepAck { ack, store: Arc::downgrade(&self.0) }
     }
 
     /// The step of `run` that was recorded under `key`, read from the file and checked; `None` where the run has

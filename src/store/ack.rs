@@ -78,13 +78,34 @@ impl<T, E> Future for Ack<T, E> {
 impl<T, E: From<StoreError>> Answer<T, E> {
     /// Answers.
     pub(crate) fn send(self, answer: Result<T, E>) {
-        self.slot.answer(answer);
+        drop(self.put(answer));
+    }
+
+    /// Answers, and wakes who waits when the value given is dropped: where many are answered, all should be before
+    /// the first is woken, who would otherwise fall asleep again over the second.
+    pub(crate) fn put(self, answer: Result<T, E>) -> Option<Wake<Result<T, E>>> {
+        Slot::answer(&self.slot, answer)
     }
 }
 
 impl<T, E: From<StoreError>> Drop for Answer<T, E> {
     fn drop(&mut self) {
-        self.slot.answer(Err(StoreError::Unanswered.into()));
+        drop(Slot::answer(&self.slot, Err(StoreError::Unanswered.into())));
+    }
+}
+
+/// Wakes who waits for an answer that is there, when dropped.
+pub(crate) struct Wake<R> {
+    slot: Arc<Slot<R>>,
+    waker: Option<Waker>,
+}
+
+impl<R> Drop for Wake<R> {
+    fn drop(&mut self) {
+        self.slot.answered.notify_one();
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
     }
 }
 
@@ -95,16 +116,12 @@ impl<R> Slot<R> {
     }
 
     /// Sets the answer, unless there is one.
-    fn answer(&self, answer: R) {
-        let mut state = self.lock();
-        if let State::Waiting(waker) = &mut *state {
-            let waker = waker.take();
-            *state = State::Answered(answer);
-            drop(state);
-            self.answered.notify_one();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }
+    fn answer(slot: &Arc<Self>, answer: R) -> Option<Wake<R>> {
+        let mut state = slot.lock();
+        let State::Waiting(waker) = &mut *state else { return None };
+        let waker = waker.take();
+        *state = State::Answered(answer);
+        drop(state);
+        Some(Wake { slot: Arc::clone(slot), waker })
     }
 }
