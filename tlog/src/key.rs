@@ -12,6 +12,8 @@ use zeroize::Zeroizing;
 
 use crate::text;
 
+mod strict;
+
 /// Bytes in the secret seed of every algorithm.
 pub const SEED_BYTES: usize = 32;
 /// Bytes in an Ed25519 signature.
@@ -233,7 +235,7 @@ impl VerifierKey {
     pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         match &self.public {
             Public::Ed25519(key) => ed25519_dalek::Signature::from_slice(signature)
-                .is_ok_and(|signature| key.verify_strict(message, &signature).is_ok()),
+                .is_ok_and(|signature| strict::verifies(key, message, &signature)),
             Public::MlDsa44(key) => ml_dsa::Signature::<MlDsa44>::try_from(signature)
                 .is_ok_and(|signature| key.verify_with_context(message, &[], &signature)),
         }
