@@ -1,5 +1,8 @@
 //! Group commit: one thread writes for everybody, many changes to a transaction, one sync for all.
 //!
+//! The more came with the last transaction, the longer the next one lets more come: where requests crowd,
+//! they wait for the processors anyway, and transactions must not take those up.
+//!
 //! Nobody is answered before the commit that holds their change is durable. A failed commit answers
 //! everybody in it with an error, and the file is opened anew before anything else is written.
 
@@ -21,6 +24,13 @@ const QUEUE: usize = 4096;
 const RETRY: Duration = Duration::from_secs(1);
 /// Most changes in one transaction.
 const BATCH: usize = 1024;
+/// What each change of a transaction adds to how long the next one waits for more: less than two
+/// processors take to verify and sign one, so that they never run out of work. A transaction costs as
+/// much as verifying several requests, whether one shares it or fifty.
+const PATIENCE: Duration = Duration::from_micros(25);
+/// The shortest wait worth going to sleep for: few clients are never kept waiting.
+const PAUSE_MIN: Duration = Duration::from_micros(100);
+const PAUSE_MAX: Duration = Duration::from_millis(2);
 
 /// A change could not be made durable; nothing may be released on its account.
 #[derive(Debug, Error, PartialEq, Eq, Clone, Copy)]
@@ -65,6 +75,7 @@ impl Commits {
 fn write(store: &dyn Store, metrics: &Metrics, mut jobs: mpsc::Receiver<Job>) {
     let mut failed = false;
     let mut batch = Vec::with_capacity(BATCH);
+    let mut not_before = Instant::now();
     loop {
         let first =
             if failed { jobs.try_recv() } else { jobs.blocking_recv().ok_or(TryRecvError::Disconnected) };
@@ -77,6 +88,7 @@ fn write(store: &dyn Store, metrics: &Metrics, mut jobs: mpsc::Receiver<Job>) {
                 continue;
             }
         }
+        std::thread::sleep(not_before.saturating_duration_since(Instant::now()));
         while batch.len() < BATCH {
             let Ok(next) = jobs.try_recv() else { break };
             batch.push(next);
@@ -87,6 +99,7 @@ fn write(store: &dyn Store, metrics: &Metrics, mut jobs: mpsc::Receiver<Job>) {
         let started = Instant::now();
         let outcome = recovered.and_then(|()| store.commit(&changes));
         metrics.commit_seconds.observe(started.elapsed());
+        not_before = Instant::now() + pause_after(changes.len());
         metrics.state_failed.store(outcome.is_err(), Ordering::Relaxed);
         if let Err(error) = &outcome {
             tracing::error!(target: "state", %error, changes = changes.len(), "cannot write the state; nothing is cosigned");
@@ -111,6 +124,12 @@ fn write(store: &dyn Store, metrics: &Metrics, mut jobs: mpsc::Receiver<Job>) {
     }
 }
 
+/// How long to let changes gather before the next transaction, after one of so many.
+fn pause_after(changes: usize) -> Duration {
+    let pause = PATIENCE.saturating_mul(u32::try_from(changes).unwrap_or(u32::MAX));
+    if pause < PAUSE_MIN { Duration::ZERO } else { pause.min(PAUSE_MAX) }
+}
+
 /// Opens a store that failed and writes nothing to it, durably. Requests are refused before they come
 /// to the queue while the state cannot be read, so that nobody else would find out.
 fn works_again(store: &dyn Store, metrics: &Metrics) -> bool {
@@ -120,4 +139,21 @@ fn works_again(store: &dyn Store, metrics: &Metrics) -> bool {
         tracing::warn!(target: "state", "the state is writable again");
     }
     works
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_never_wait_for_more_and_a_crowd_waits_for_a_bounded_time() {
+        for changes in 0..=3 {
+            assert_eq!(pause_after(changes), Duration::ZERO, "{changes}");
+        }
+        assert_eq!(pause_after(4), 4 * PATIENCE);
+        assert_eq!(pause_after(20), 20 * PATIENCE);
+        for changes in [81, BATCH, usize::MAX] {
+            assert_eq!(pause_after(changes), PAUSE_MAX, "{changes}");
+        }
+    }
 }

@@ -10,6 +10,7 @@
 //! | `published` | origin -> largest size the log was seen to publish, where it is pulled |
 //! | `alarms` | origin, SHA-256 of the contradicting checkpoint's text -> time, kind |
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -46,7 +47,20 @@ const CACHE_BYTES: usize = 48 * 1024 * 1024;
 pub struct RedbStore {
     path: PathBuf,
     /// `None` from a failed commit until it could be opened again.
-    database: RwLock<Option<Database>>,
+    open: RwLock<Option<Open>>,
+}
+
+struct Open {
+    database: Database,
+    /// Every head as last committed: what each request asks for first.
+    heads: RwLock<HashMap<String, Head>>,
+}
+
+impl Open {
+    fn new(database: Database) -> Result<Self, StateError> {
+        let heads = RwLock::new(read_heads(&database)?);
+        Ok(Self { database, heads })
+    }
 }
 
 impl RedbStore {
@@ -102,9 +116,7 @@ impl RedbStore {
     /// # Errors
     /// [`StateError`].
     pub fn open(path: &Path) -> Result<Self, StateError> {
-        let store = Self { path: path.to_owned(), database: RwLock::new(Some(open_database(path)?)) };
-        store.verify()?;
-        Ok(store)
+        Self::verified(path, open_database(path)?)
     }
 
     /// Remembers the keys that will cosign, before the first cosignature of theirs is stored.
@@ -136,9 +148,14 @@ impl RedbStore {
                 "it failed its integrity check and was repaired; check it again".to_owned(),
             ));
         }
-        let store = Self { path: path.to_owned(), database: RwLock::new(Some(database)) };
-        store.verify()?;
+        let store = Self::verified(path, database)?;
         store.with(|database| Ok(database.begin_read()?.open_table(LOGS)?.len()?))
+    }
+
+    fn verified(path: &Path, database: Database) -> Result<Self, StateError> {
+        let store = Self { path: path.to_owned(), open: RwLock::new(Some(Open::new(database)?)) };
+        store.verify()?;
+        Ok(store)
     }
 
     /// Every key that ever cosigned here.
@@ -183,8 +200,25 @@ impl RedbStore {
         &self,
         work: impl FnOnce(&Database) -> Result<T, StateError>,
     ) -> Result<T, StateError> {
-        let guard = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        self.with_open(|open| work(&open.database))
+    }
+
+    fn with_open<T>(&self, work: impl FnOnce(&Open) -> Result<T, StateError>) -> Result<T, StateError> {
+        let guard = self.open.read().unwrap_or_else(PoisonError::into_inner);
         work(guard.as_ref().ok_or(StateError::Closed)?)
+    }
+
+    /// Lets `work` change heads by other ways than a commit.
+    pub(crate) fn rewrite<T>(
+        &self,
+        work: impl FnOnce(&Database) -> Result<T, StateError>,
+    ) -> Result<T, StateError> {
+        self.with_open(|open| {
+            let mut heads = open.heads.write().unwrap_or_else(PoisonError::into_inner);
+            let outcome = work(&open.database);
+            *heads = read_heads(&open.database)?;
+            outcome
+        })
     }
 
     /// Holds every stored checkpoint against the key that cosigned it.
@@ -325,17 +359,26 @@ pub(crate) fn head_of(row: (u64, &[u8; 32], u64, &str)) -> Head {
     Head { size: row.0, root: NodeHash::from_bytes(*row.1), time: row.2 }
 }
 
+fn read_heads(database: &Database) -> Result<HashMap<String, Head>, StateError> {
+    let table = database.begin_read()?.open_table(LOGS)?;
+    let mut heads = HashMap::with_capacity(usize::try_from(table.len()?).unwrap_or(0));
+    for row in table.iter()? {
+        let (origin, row) = row?;
+        heads.insert(origin.value().to_owned(), head_of(row.value()));
+    }
+    Ok(heads)
+}
+
 impl Store for RedbStore {
     fn head(&self, origin: &str) -> Result<Head, StateError> {
-        self.with(|database| {
-            let read = database.begin_read()?;
-            let row = read.open_table(LOGS)?.get(origin)?;
-            Ok(row.map_or(Head::EMPTY, |row| head_of(row.value())))
+        self.with_open(|open| {
+            let heads = open.heads.read().unwrap_or_else(PoisonError::into_inner);
+            Ok(heads.get(origin).copied().unwrap_or(Head::EMPTY))
         })
     }
 
     fn commit(&self, changes: &[Change]) -> Result<Vec<Applied>, StateError> {
-        let outcome = self.with(|database| {
+        let outcome = self.with_open(|Open { database, heads }| {
             let write = database.begin_write()?;
             let mut applied = Vec::with_capacity(changes.len());
             {
@@ -390,11 +433,19 @@ impl Store for RedbStore {
                 }
             }
             write.commit()?;
+            let mut heads = heads.write().unwrap_or_else(PoisonError::into_inner);
+            for (change, applied) in changes.iter().zip(&applied) {
+                let (Change::Advance(step), Applied::Written) = (change, applied) else { continue };
+                match heads.get_mut(step.log.origin()) {
+                    Some(head) => *head = step.to,
+                    None => drop(heads.insert(step.log.origin().to_owned(), step.to)),
+                }
+            }
             Ok(applied)
         });
         if outcome.is_err() {
             // Whether the disk has it or not is unknown until the file is opened anew.
-            *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+            *self.open.write().unwrap_or_else(PoisonError::into_inner) = None;
         }
         outcome
     }
@@ -436,9 +487,9 @@ impl Store for RedbStore {
     }
 
     fn recover(&self) -> Result<(), StateError> {
-        let mut guard = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.open.write().unwrap_or_else(PoisonError::into_inner);
         if guard.is_none() {
-            *guard = Some(open_database(&self.path)?);
+            *guard = Some(Open::new(open_database(&self.path)?)?);
         }
         Ok(())
     }

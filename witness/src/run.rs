@@ -31,6 +31,10 @@ pub const KEY_VARIABLE: &str = "RUNSEAL_WITNESS_KEY";
 /// Where lists of logs may be named instead of on the command line.
 pub const LOGS_VARIABLE: &str = "RUNSEAL_LOGS";
 
+/// Threads that wait for an ssh-agent or write evidence. An agent signs one thing at a time, and the
+/// service is held to a number of threads.
+const BLOCKING_THREADS: usize = 16;
+
 /// Runs `serve` to its end.
 pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<(), Failure> {
     start_logging(quiet, args.log_format);
@@ -39,7 +43,11 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<(), Failure> {
     let keys = Keys::new(agent_key(args)?.into_iter().chain(local.into_iter().map(Cosigner::from)))?;
     let names = names_of_lists(&args.logs)?;
     allow_connections();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::Start)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .enable_all()
+        .build()
+        .map_err(Failure::Start)?;
     let fetcher = Fetcher::new()?;
     let mut sources = Sources::new(&names, fetcher.clone(), beside(&args.db, ".list"))?;
     let listed = runtime.block_on(sources.load())?;

@@ -202,7 +202,7 @@ pub fn verify(input: &mut dyn BufRead) -> Result<Moved, TransferError> {
 /// [`TransferError`]; also when anything in it is older than what `store` holds.
 pub fn import(store: &RedbStore, input: &mut dyn BufRead) -> Result<Moved, TransferError> {
     let (keys, logs, alarms) = read_export(input)?;
-    store.with(|database| {
+    store.rewrite(|database| {
         // The outer result is the store's; the inner one says why the import is refused.
         Ok(apply(database, &keys, &logs, &alarms))
     })??;
