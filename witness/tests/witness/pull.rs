@@ -1,8 +1,8 @@
 //! Pulling from a log that serves tiles: only what is needed, nothing believed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,25 +21,41 @@ use crate::testlog::{TestLog, mth, sha256};
 #[derive(Clone, Default)]
 pub(crate) struct FileServer {
     files: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
+    redirects: Arc<Mutex<BTreeMap<String, String>>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl FileServer {
     pub(crate) fn start(&self) -> SocketAddr {
+        self.listen(|server, mut stream| server.answer(&mut stream))
+    }
+
+    /// Over TLS; a client that does not like it is not heard.
+    pub(crate) fn start_tls(&self, config: Arc<rustls::ServerConfig>) -> SocketAddr {
+        self.listen(move |server, stream| {
+            let session = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = rustls::StreamOwned::new(session, stream);
+            server.answer(&mut stream);
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        })
+    }
+
+    fn listen(&self, answer: impl Fn(Self, TcpStream) + Clone + Send + 'static) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = self.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (server, stream) = (server.clone(), stream.unwrap());
-                std::thread::spawn(move || server.answer(stream));
+                let (server, stream, answer) = (server.clone(), stream.unwrap(), answer.clone());
+                std::thread::spawn(move || answer(server, stream));
             }
         });
         address
     }
 
-    fn answer(&self, mut stream: std::net::TcpStream) {
-        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+    fn answer(&self, stream: &mut (impl Read + Write)) {
+        let mut lines = BufReader::new(&mut *stream).lines().map_while(Result::ok);
         let Some(first) = lines.next() else { return };
         let path = first.split(' ').nth(1).unwrap().trim_start_matches('/').to_owned();
         let tag = lines.take_while(|line| !line.is_empty()).find_map(|line| {
@@ -47,17 +63,25 @@ impl FileServer {
             name.eq_ignore_ascii_case("if-none-match").then(|| value.to_owned())
         });
         let body = self.files.lock().unwrap().get(&path).cloned();
-        let etag = body.as_ref().map(|body| format!("\"{}\"", hex::encode(&sha256(&[body])[..8])));
-        let (status, body) = match body {
-            Some(_) if tag.is_some() && tag == etag => ("304 Not Modified", Vec::new()),
-            Some(body) => ("200 OK", body),
-            None => ("404 Not Found", b"no such file".to_vec()),
+        let mut more = String::new();
+        let (status, body) = if let Some(to) = self.redirects.lock().unwrap().get(&path) {
+            more = format!("location: {to}\r\n");
+            ("302 Found", Vec::new())
+        } else if let Some(body) = body {
+            let etag = format!("\"{}\"", hex::encode(&sha256(&[&body])[..8]));
+            more = format!("etag: {etag}\r\n");
+            if tag == Some(etag) { ("304 Not Modified", Vec::new()) } else { ("200 OK", body) }
+        } else {
+            ("404 Not Found", b"no such file".to_vec())
         };
         self.asked.lock().unwrap().push(format!("{} {path}", &status[..3]));
-        let etag = etag.map_or_else(String::new, |etag| format!("etag: {etag}\r\n"));
         let head =
-            format!("HTTP/1.1 {status}\r\nconnection: close\r\n{etag}content-length: {}\r\n\r\n", body.len());
+            format!("HTTP/1.1 {status}\r\nconnection: close\r\n{more}content-length: {}\r\n\r\n", body.len());
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+    }
+
+    pub(crate) fn redirect(&self, path: &str, to: &str) {
+        self.redirects.lock().unwrap().insert(path.to_owned(), to.to_owned());
     }
 
     pub(crate) fn put(&self, path: &str, bytes: impl Into<Vec<u8>>) {
@@ -68,7 +92,7 @@ impl FileServer {
         self.files.lock().unwrap().remove(path);
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
 

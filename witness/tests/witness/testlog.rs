@@ -61,6 +61,12 @@ impl TestLog {
         self.checkpoint_of(size, &self.root(size), "")
     }
 
+    /// The text of [`Self::checkpoint`], which is what is signed.
+    pub(crate) fn text(&self, size: usize) -> String {
+        let note = self.checkpoint(size);
+        note[..=note.rfind("\n\n").unwrap()].to_owned()
+    }
+
     pub(crate) fn checkpoint_of(&self, size: usize, root: &[u8; 32], extension: &str) -> String {
         use ed25519_dalek::Signer as _;
         let text = format!("{}\n{size}\n{}\n{extension}", self.origin, base64(root));
