@@ -1,11 +1,18 @@
-//! Whatever is posted is answered or refused, and a refusal changes nothing.
+//! Whatever is posted is answered or refused, a refusal changes nothing, and an answer is for what the
+//! log signed. The bytes are tried as they are, and again with the log's own signature and the witness's
+//! added to them, so that the checks behind the signature are reached.
 #![no_main]
 
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
+use runseal_tlog::checkpoint::Checkpoint;
+use runseal_tlog::cosignature::cosign;
+use runseal_tlog::hash::NodeHash;
 use runseal_tlog::key::{Algorithm, KeyName, SignerKey};
+use runseal_tlog::note::Note;
+use runseal_tlog::request::AddCheckpoint;
 use runseal_witness::clock::Clock;
 use runseal_witness::commit::Commits;
 use runseal_witness::keys::Keys;
@@ -73,14 +80,41 @@ static WITNESS: LazyLock<(Arc<Memory>, Witness)> = LazyLock::new(|| {
     (store, Witness::new(parts))
 });
 
+/// The bytes as the first part of a request, with their text signed as the log signs it and cosigned as
+/// this witness does.
+fn signed(bytes: &[u8]) -> Option<Vec<u8>> {
+    let body = std::str::from_utf8(bytes).ok()?;
+    let (head, text) = body.split_once("\n\n")?;
+    let mut note = Note::sign(text, &key("l.example", Algorithm::Ed25519, 2)).ok()?;
+    if let Ok(checkpoint) = Checkpoint::parse(text) {
+        let witness = key("w.example", Algorithm::CosignatureEd25519, 1);
+        note.add(cosign(&checkpoint, 1_700_000_000, &witness).ok()?).ok()?;
+    }
+    Some(format!("{head}\n\n{note}").into_bytes())
+}
+
 fuzz_target!(|bytes: &[u8]| {
     let (store, witness) = &*WITNESS;
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let before = store.head("l.example").expect("in memory");
+    // Where the log stands is the input's alone, so that a crash is found again: nowhere, or at five leaves.
+    let stands = Head { size: 5, root: NodeHash::from_bytes([7; 32]), time: 1_700_000_000 };
+    *store.0.lock().expect("no panic") = (bytes.len() % 2 == 1).then_some(stands);
     runtime.block_on(async {
-        if witness.add_checkpoint(bytes).await.is_err() {
-            assert_eq!(store.head("l.example").expect("in memory"), before);
+        for body in [Some(bytes.to_vec()), signed(bytes)].into_iter().flatten() {
+            let before = store.head("l.example").expect("in memory");
+            let answered = witness.add_checkpoint(&body).await;
+            let after = store.head("l.example").expect("in memory");
+            match answered {
+                Err(_) => assert_eq!(after, before),
+                Ok(lines) => {
+                    assert_eq!(lines.len(), 2);
+                    let note = AddCheckpoint::parse(&body).expect("it was answered").note;
+                    let checkpoint = Checkpoint::parse(note.unverified_text()).expect("it was answered");
+                    assert_eq!((after.size, after.root), (checkpoint.size(), *checkpoint.root()));
+                    assert!(after.size >= before.size && (after.size > before.size || before.root == after.root));
+                }
+            }
+            let _ = witness.sign_subtree(&body).await;
         }
-        let _ = witness.sign_subtree(bytes).await;
     });
 });
