@@ -276,7 +276,7 @@ impl<'a> EntryView<'a> {
     /// Reads a seal or head whose bytes are plainly in their one spelling, which nearly all are: an auditor reads
     /// millions of them. Of whatever this does not take [`Entry::recognise`] says what it is.
     pub fn plain(bytes: &'a [u8]) -> Option<Self> {
-        if bytes.len() > ENTRY_BYTES_MAX { None } else { Plain(bytes).entry() }
+        if bytes.len() > ENTRY_BYTES_MAX { None } else { Plain(std::str::from_utf8(bytes).ok()?).entry() }
     }
 
     /// Whether it is a seal, else a head.
@@ -313,39 +313,39 @@ impl<'a> EntryView<'a> {
 }
 
 /// What is left to read of a plain entry.
-struct Plain<'a>(&'a [u8]);
+struct Plain<'a>(&'a str);
 
 impl<'a> Plain<'a> {
     fn entry(mut self) -> Option<EntryView<'a>> {
-        self.skip(br#"{"chain":""#)?;
-        let (chain, rest) = self.0.split_first_chunk()?;
+        self.skip(r#"{"chain":""#)?;
+        let (chain, rest) = self.0.split_at_checked(64)?;
         self.0 = rest;
-        let chain = ChainHash::from_hex(chain).ok()?;
-        self.skip(br#"","kind":""#)?;
+        let chain = chain.parse().ok()?;
+        self.skip(r#"","kind":""#)?;
         let outcome = match self.until_quote()? {
             "seal" => {
-                self.skip(br#","outcome":""#)?;
+                self.skip(r#","outcome":""#)?;
                 Some(self.until_quote()?)
             }
             "head" => None,
             _ => return None,
         };
         outcome.map_or(Ok(()), Outcome::check).ok()?;
-        self.skip(br#","records":"#)?;
-        let digits = self.0.iter().position(|byte| *byte == b',')?;
+        self.skip(r#","records":"#)?;
+        let digits = self.0.bytes().position(|byte| byte == b',')?;
         let (records, rest) = self.0.split_at(digits);
         self.0 = rest;
-        let records = RecordCount::new(decimal::parse(std::str::from_utf8(records).ok()?)?)?;
-        self.skip(br#","run":""#)?;
+        let records = RecordCount::new(decimal::parse(records)?)?;
+        self.skip(r#","run":""#)?;
         let run = self.until_quote()?;
         RunId::check(run).ok()?;
-        self.skip(br#","tenant":""#)?;
+        self.skip(r#","tenant":""#)?;
         let tenant = self.until_quote()?;
         TenantId::check(tenant).ok()?;
-        (self.0 == br#","v":1}"#).then_some(EntryView { chain, outcome, records, run, tenant })
+        (self.0 == r#","v":1}"#).then_some(EntryView { chain, outcome, records, run, tenant })
     }
 
-    fn skip(&mut self, expected: &[u8]) -> Option<()> {
+    fn skip(&mut self, expected: &str) -> Option<()> {
         self.0 = self.0.strip_prefix(expected)?;
         Some(())
     }
@@ -353,13 +353,10 @@ impl<'a> Plain<'a> {
     /// A string of printable ASCII in which nothing is escaped, and its closing quote.
     fn until_quote(&mut self) -> Option<&'a str> {
         let end =
-            self.0.iter().position(|byte| matches!(byte, b'"' | b'\\') || !(b' '..=b'~').contains(byte))?;
-        if self.0[end] != b'"' {
-            return None;
-        }
-        let (text, rest) = self.0.split_at(end);
-        self.0 = &rest[1..];
-        std::str::from_utf8(text).ok()
+            self.0.bytes().position(|byte| matches!(byte, b'"' | b'\\') || !(b' '..=b'~').contains(&byte))?;
+        let (text, rest) = self.0.split_at_checked(end)?;
+        self.0 = rest.strip_prefix('"')?;
+        Some(text)
     }
 }
 

@@ -85,12 +85,21 @@ fn read(text: &[u8]) -> Option<Timestamp> {
     if year < 1 || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    let days = days_before(year, month, day);
-    // A month or day that the calendar does not have comes back as another date.
-    if !(1..=12).contains(&month) || civil_date(days) != (year, month, day) {
+    if !(1..=12).contains(&month) || !(1..=days_in(year, month)).contains(&day) {
         return None;
     }
+    let days = days_before(year, month, day);
     Some(Timestamp(days * DAY_MS + ((hour * 60 + minute) * 60 + second) * 1000 + ms))
+}
+
+/// Days of a month, 1 to 12.
+const fn days_in(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
 }
 
 /// Days from 1970-01-01 to a date of the proleptic Gregorian calendar. `month` is 1 to 12.
