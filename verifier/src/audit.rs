@@ -399,7 +399,7 @@ impl Run<'_> {
     }
 
     /// Fetches, authenticates and keeps the entries from the known ones on. What [`Recorder::finish`] gives back.
-    async fn entries(&mut self, examiner: &Arc<Examiner>) -> Result<Vec<Mark>, Failure> {
+    async fn entries(&mut self, examiner: &Arc<Examiner>) -> Result<Vec<Vec<Mark>>, Failure> {
         let tiles = examiner.leaf_tiles();
         let bar = self.progress.bar("entries", (tiles.end - tiles.start) * 256);
         let units = (tiles.start..tiles.end).step_by(usize::try_from(UNIT_TILES).expect("a small number"));
@@ -471,10 +471,10 @@ impl Run<'_> {
         &mut self,
         size: u64,
         examiner: Arc<Examiner>,
-        unstored: Vec<Mark>,
+        unstored: Vec<Vec<Mark>>,
     ) -> Result<(), Failure> {
         let history = self.history.clone();
-        let suspects = blocking(move || judge::suspects(&history, unstored)).await??;
+        let suspects = blocking(move || judge::suspects(&history, &unstored)).await??;
         let finder = Finder::new(&self.history, &self.audit.source, size).with(examiner);
         let mut found = Vec::new();
         for suspect in &suspects {

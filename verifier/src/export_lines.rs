@@ -14,8 +14,9 @@ use crate::lines::{BLOCK_BYTES, LineReader, line_length};
 
 /// Most threads that parse; one that checks keeps up with no more.
 const PARSERS_MAX: usize = 8;
-/// Blocks beyond one for each thread that parses: one being read, one being checked.
-const SPARE_BLOCKS: usize = 2;
+/// Blocks beyond one for each thread that parses: one being read, one being checked, and some for whoever is kept
+/// from its core for a moment.
+const SPARE_BLOCKS: usize = 14;
 
 /// One line: its number, its length, and what it says.
 pub type Parsed<'l> = (u64, usize, Result<Line<'l>, &'l ExportError>);
@@ -112,7 +113,7 @@ impl Block {
         }
         // One very long line is no reason to keep that much memory.
         for buffer in [&mut self.text, &mut self.raws] {
-            buffer.clear();
+            buffer.truncate(BLOCK_BYTES);
             buffer.shrink_to(2 * BLOCK_BYTES);
         }
         Ok(ControlFlow::Continue(()))

@@ -5,8 +5,9 @@
 //! | `meta` | `format`, `run-key` | [`FORMAT`]; a random key in hex, see [`Mark`](crate::ledger::Mark) |
 //! | `logs` | origin | log number |
 //! | `checkpoints` | log, size, 0 first seen or 1 seen last | POSIX seconds when seen, then the note |
-//! | `tiles` | log, level, index | the tile's hashes, authenticated |
-//! | `bundles` | log, index | the entry bundle, authenticated; absent in a light history |
+//! | `tiles` | log, level, index | the tile's hashes, authenticated; of level 0 in a light history alone |
+//! | `pieces` | log, index, number | a piece of the entry bundle, authenticated; absent in a light history |
+//! | `bundles` | log, index | the bundle whole, as format 1 kept it beside its level 0 tile |
 //! | `loose_entries` | log, index | an entry of a partial export; only in scratch histories |
 //! | `progress` | log | entries verified, runs entered, segments judged |
 //! | `segments` | log, segment, first run hash, first position | packed [`Mark`](crate::ledger::Mark)s, sorted |
@@ -15,8 +16,9 @@
 //! | `fraud` | log, number | a fraud proof file |
 //! | `told` | log, alert key | empty; alerts that were told and are not over |
 //!
-//! Everything is written after verification, each step in one transaction. Per entry it takes 32 bytes
-//! of leaf hash, 24 bytes of mark and, unless light, the entry with two bytes of length.
+//! Everything is written after verification, each step in one transaction. Per entry it takes 24 bytes of mark and
+//! the entry with two bytes of length, which its leaf hash is made from again; in a light history 32 bytes of leaf
+//! hash instead. A bundle is kept in pieces that fill the store's pages, whose sizes are powers of two.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -31,9 +33,9 @@ use redb::{
     StorageError, TableDefinition, WriteTransaction,
 };
 use runseal_evidence::finding::Finding;
-use runseal_tlog::bundle;
+use runseal_tlog::bundle::{self, BundleError};
 use runseal_tlog::checkpoint::{Checkpoint, CheckpointError};
-use runseal_tlog::hash::NodeHash;
+use runseal_tlog::hash::{HASH_BYTES, LeafHash, NodeHash};
 use runseal_tlog::note::{Note, NoteError};
 use runseal_tlog::tile::{TILE_WIDTH, Tile, TileError, TileNodes, TileNodesError, TileReader};
 use runseal_tlog::tree;
@@ -44,7 +46,9 @@ use crate::error::{EXIT_UNFINISHED, EXIT_USAGE};
 use crate::scratch::ScratchFile;
 
 /// The value of `meta/format`.
-pub const FORMAT: &str = "runseal-verifier history 1";
+pub const FORMAT: &str = "runseal-verifier history 2";
+/// The format before, which is read and turned into this one by writing to it.
+const FORMAT_1: &str = "runseal-verifier history 1";
 /// Memory that the store may use for pages.
 const CACHE_BYTES: usize = 24 << 20;
 
@@ -55,7 +59,8 @@ pub(crate) const LOGS: TableDefinition<&str, LogNumber> = TableDefinition::new("
 pub(crate) const CHECKPOINTS: TableDefinition<(LogNumber, u64, u8), &[u8]> =
     TableDefinition::new("checkpoints");
 pub(crate) const TILES: TableDefinition<(LogNumber, u8, u64), &[u8]> = TableDefinition::new("tiles");
-pub(crate) const BUNDLES: TableDefinition<(LogNumber, u64), &[u8]> = TableDefinition::new("bundles");
+const BUNDLES: TableDefinition<(LogNumber, u64), &[u8]> = TableDefinition::new("bundles");
+pub(crate) const PIECES: TableDefinition<(LogNumber, u64, u32), &[u8]> = TableDefinition::new("pieces");
 pub(crate) const LOOSE_ENTRIES: TableDefinition<(LogNumber, u64), &[u8]> =
     TableDefinition::new("loose_entries");
 pub(crate) const PROGRESS: TableDefinition<LogNumber, (u64, u64, u32)> = TableDefinition::new("progress");
@@ -158,7 +163,7 @@ pub enum Damage {
         /// Its index.
         index: u64,
         /// What is wrong.
-        error: bundle::BundleError,
+        error: BundleError,
     },
     /// Marks that are not whole.
     #[error("segment {0} is not a whole number of marks")]
@@ -252,16 +257,20 @@ impl History {
             }
         };
         match format.as_deref() {
-            Some(FORMAT) => {
+            Some(FORMAT | FORMAT_1) => {
                 let mut run_key = [0; 16];
                 hex::decode_to_slice(key.unwrap_or_default(), &mut run_key).map_err(|_| Damage::RunKey)?;
-                Ok(Self {
+                let history = Self {
                     db,
                     keeps_entries: !light,
                     keeps_tiles: true,
                     durability: Durability::Immediate,
                     run_key,
-                })
+                };
+                if format.as_deref() == Some(FORMAT_1) {
+                    history.initialise()?;
+                }
+                Ok(history)
             }
             Some(other) => Err(foreign(format!("its format is {other:?}"))),
             None => Err(foreign("it is a database of another program".to_owned())),
@@ -315,6 +324,7 @@ impl History {
         write.open_table(CHECKPOINTS)?;
         write.open_table(TILES)?;
         write.open_table(BUNDLES)?;
+        write.open_table(PIECES)?;
         write.open_table(LOOSE_ENTRIES)?;
         write.open_table(PROGRESS)?;
         write.open_table(SEGMENTS)?;
@@ -559,7 +569,17 @@ impl LogHistory {
     /// # Errors
     /// [`HistoryError`].
     pub fn bundle(&self, index: u64) -> Result<Option<Vec<u8>>, HistoryError> {
-        let bundles = self.history.begin_read()?.open_table(BUNDLES)?;
+        let read = self.history.begin_read()?;
+        let mut whole = Vec::new();
+        for piece in
+            read.open_table(PIECES)?.range((self.number, index, 0)..=(self.number, index, u32::MAX))?
+        {
+            whole.extend_from_slice(piece?.1.value());
+        }
+        if !whole.is_empty() {
+            return Ok(Some(whole));
+        }
+        let bundles = read.open_table(BUNDLES)?;
         Ok(bundles.get((self.number, index))?.map(|bundle| bundle.value().to_vec()))
     }
 
@@ -569,13 +589,20 @@ impl LogHistory {
     /// [`HistoryError`].
     pub fn tile(&self, level: u8, index: u64) -> Result<Option<Tile>, HistoryError> {
         let tiles = self.history.begin_read()?.open_table(TILES)?;
-        let Some(row) = tiles.get((self.number, level, index))? else { return Ok(None) };
-        let width = u16::try_from(row.value().len() / 32).unwrap_or(u16::MAX);
-        Ok(Some(Tile::from_served(row.value(), width).map_err(|error| Damage::Tile {
-            level,
-            index,
-            error,
-        })?))
+        let mut hashes = tiles.get((self.number, level, index))?.map(|row| row.value().to_vec());
+        if level == 0
+            && let Some(bundle) = self.bundle(index)?
+        {
+            // The log may have been kept with entries and without by turns: the wider is the newer.
+            let made = leaf_hashes(&bundle).map_err(|error| Damage::Bundle { index, error })?;
+            if hashes.as_ref().is_none_or(|hashes| hashes.len() < made.len()) {
+                hashes = Some(made);
+            }
+        }
+        let Some(hashes) = hashes else { return Ok(None) };
+        let width = u16::try_from(hashes.len() / HASH_BYTES).unwrap_or(u16::MAX);
+        let tile = Tile::from_served(&hashes, width);
+        Ok(Some(tile.map_err(|error| Damage::Tile { level, index, error })?))
     }
 
     /// Keeps a verified checkpoint and the upper tiles it vouches for, in one transaction.
@@ -682,6 +709,19 @@ impl LogHistory {
         let rows = fraud.range((self.number, 0)..=(self.number, u64::MAX))?;
         rows.map(|row| Ok(row?.1.value().to_owned())).collect()
     }
+}
+
+/// The leaf hashes of all entries of a bundle.
+fn leaf_hashes(bundle: &[u8]) -> Result<Vec<u8>, BundleError> {
+    let mut hashes = Vec::new();
+    let mut rest = bundle;
+    while !rest.is_empty() {
+        let width = bundle::prefix(rest, 1)?.len();
+        let (entry, after) = rest.split_at(width);
+        hashes.extend_from_slice(LeafHash::of(&entry[2..]).as_bytes());
+        rest = after;
+    }
+    Ok(hashes)
 }
 
 impl TileReader for &LogHistory {

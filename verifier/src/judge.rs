@@ -34,11 +34,11 @@ impl Suspect {
 }
 
 /// Holds the entries since the last judgement against each other and against all earlier ones. `unstored` are
-/// their last marks, sorted, where a scratch history did not store them.
+/// their last marks where a scratch history did not store them, as the recorder gives them back.
 ///
 /// # Errors
 /// [`HistoryError`].
-pub fn suspects(history: &LogHistory, unstored: Vec<Mark>) -> Result<Vec<Suspect>, HistoryError> {
+pub fn suspects(history: &LogHistory, unstored: &[Vec<Mark>]) -> Result<Vec<Suspect>, HistoryError> {
     let first = history.progress()?.unjudged_segment;
     let ledger = Ledger::new(history);
     let with_older = ledger.has_before(first)?;

@@ -279,26 +279,28 @@ impl<'h> Ledger<'h> {
         first: u32,
         visit: impl FnMut(u64, &[Mark]) -> Result<(), HistoryError>,
     ) -> Result<(), HistoryError> {
-        self.for_each_run_with(first, Vec::new(), visit)
+        self.for_each_run_with(first, &[], visit)
     }
 
-    /// The same with sorted marks of a last segment that was not stored.
+    /// The same with the marks of a last segment that was not stored, in parts of which each is sorted, all stand in
+    /// order, and none has marks of a run that another has.
     ///
     /// # Errors
     /// [`HistoryError`], also of the visitor.
     pub fn for_each_run_with(
         &self,
         first: u32,
-        unstored: Vec<Mark>,
+        unstored: &[Vec<Mark>],
         mut visit: impl FnMut(u64, &[Mark]) -> Result<(), HistoryError>,
     ) -> Result<(), HistoryError> {
         let numbers = self.segment_numbers()?.into_iter().filter(|number| *number >= first);
         let mut cursors = numbers.map(|number| self.cursor(number)).collect::<Result<Vec<_>, _>>()?;
         if cursors.is_empty() {
-            let mut runs = unstored.chunk_by(|one, next| one.run == next.run);
-            return runs.try_for_each(|marks| visit(marks[0].run, marks));
+            let runs = unstored.iter().flat_map(|part| part.chunk_by(|one, next| one.run == next.run));
+            return runs.into_iter().try_for_each(|marks| visit(marks[0].run, marks));
         }
-        let mut last = Cursor { segment: u32::MAX, rows: None, row: unstored.into_iter(), next: None };
+        let row = unstored.concat().into_iter();
+        let mut last = Cursor { segment: u32::MAX, rows: None, row, next: None };
         last.advance()?;
         cursors.push(last);
         let mut heap: std::collections::BinaryHeap<std::cmp::Reverse<(Mark, usize)>> = cursors

@@ -153,8 +153,8 @@ impl<'p> LineReader<'p> {
     /// # Errors
     /// [`Failure::Read`].
     pub fn next_block(&mut self, block: &mut Vec<u8>) -> Result<bool, Failure> {
-        block.clear();
         if self.cut || self.too_long {
+            block.clear();
             return Ok(false);
         }
         let read = fill(&mut *self.file, block);
@@ -176,9 +176,9 @@ impl<'p> LineReader<'p> {
     }
 }
 
-/// Appends a block's bytes and the rest of its last line, up to the longest there can be.
+/// Reads a block's bytes and the rest of its last line, up to the longest there can be.
 fn fill(file: &mut dyn BufRead, block: &mut Vec<u8>) -> std::io::Result<()> {
-    // Reads of this length go past the reader's own buffer.
+    // Reads of this length go past the reader's own buffer. What the block held before is written over.
     block.resize(BLOCK_BYTES, 0);
     let mut length = 0;
     while length < BLOCK_BYTES {
