@@ -44,6 +44,10 @@ pub enum FindingKind {
     SignatureInvalid,
     /// A record or an entry names another tenant.
     TenantMismatch,
+    /// A directory of tenants' logs no longer lists a tenant, or lists none whose log is known.
+    TenantDeleted,
+    /// A directory lists another key for a tenant's log than the one trusted, or than before.
+    TenantKey,
     /// An export leaves out entries that its checkpoint vouches for.
     ExportIncomplete,
     /// Evidence that cannot be read as what it claims to be.
@@ -52,7 +56,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::CheckpointSignature,
         Self::QuorumNotMet,
         Self::Stale,
@@ -70,6 +74,8 @@ impl FindingKind {
         Self::ChainBroken,
         Self::SignatureInvalid,
         Self::TenantMismatch,
+        Self::TenantDeleted,
+        Self::TenantKey,
         Self::ExportIncomplete,
         Self::Malformed,
     ];
@@ -101,7 +107,9 @@ impl FindingKind {
     /// What a finding of this kind is a sign of.
     pub const fn class(self) -> Class {
         match self {
-            Self::CheckpointSignature | Self::QuorumNotMet | Self::SignatureInvalid => Class::Untrusted,
+            Self::CheckpointSignature | Self::QuorumNotMet | Self::SignatureInvalid | Self::TenantKey => {
+                Class::Untrusted
+            }
             Self::Stale => Class::Stale,
             Self::Malformed => Class::Malformed,
             Self::Rollback
@@ -117,6 +125,7 @@ impl FindingKind {
             | Self::HeadRegressed
             | Self::ChainBroken
             | Self::TenantMismatch
+            | Self::TenantDeleted
             | Self::ExportIncomplete => Class::Tampering,
         }
     }
@@ -180,7 +189,7 @@ mod tests {
     fn kinds_are_spelled_as_documented() {
         let documented = "checkpoint-signature, quorum-not-met, stale, rollback, fork, tile-mismatch, entry-mismatch, \
             run-edited, run-deleted, run-truncated, run-reordered, seal-duplicate, head-after-seal, head-regressed, \
-            chain-broken, signature-invalid, tenant-mismatch, export-incomplete, malformed";
+            chain-broken, signature-invalid, tenant-mismatch, tenant-deleted, tenant-key, export-incomplete, malformed";
         assert_eq!(FindingKind::ALL.map(|kind| kind.to_string()).join(", "), documented);
         for kind in FindingKind::ALL {
             let json = serde_json::to_string(&kind).unwrap();
@@ -195,7 +204,7 @@ mod tests {
         let of = |class| FindingKind::ALL.iter().filter(|kind| kind.class() == class).count();
         assert_eq!(
             [Class::Tampering, Class::Untrusted, Class::Stale, Class::Malformed].map(of),
-            [14, 3, 1, 1]
+            [15, 4, 1, 1]
         );
         assert_eq!(serde_json::to_string(&Class::NotChecked).unwrap(), r#""not-checked""#);
         assert_eq!(Class::NotChecked.to_string(), "not-checked");

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use runseal_evidence::finding::{Finding, FindingKind};
+use runseal_evidence::name::Base;
 use runseal_evidence::report::{Command, NotChecked, Report, Scope, TreeState};
 use runseal_tlog::bundle::BUNDLE_BYTES_MAX;
 use runseal_tlog::consistency;
@@ -19,6 +20,7 @@ use crate::blocking::blocking;
 use crate::checkpoint::{self, Age, Signed};
 use crate::clock::Clock;
 use crate::diagnose::{self, Diagnosis};
+use crate::directory;
 use crate::entries::{Examined, Examiner};
 use crate::error::Failure;
 use crate::export;
@@ -63,6 +65,8 @@ pub struct Audit {
     pub history: Option<Arc<History>>,
     /// The records, if they are in scope.
     pub records: Option<Records>,
+    /// The base of the plane whose directory this is, if what it lists is in scope.
+    pub directory: Option<Base>,
     /// What records are held against besides the log.
     pub against: Against,
     /// How old the newest cosignature may be.
@@ -93,7 +97,7 @@ impl Audit {
         let history = if let Some(history) = &self.history {
             Arc::clone(history)
         } else {
-            let keeps_entries = self.records.is_some();
+            let keeps_entries = self.records.is_some() || self.directory.is_some();
             Arc::new(blocking(move || History::scratch(keeps_entries)).await??)
         };
         let origin = self.origin.clone();
@@ -207,7 +211,50 @@ impl Run<'_> {
         if !self.log(&signed, latest.as_ref(), now).await? {
             return Ok(());
         }
-        self.records().await
+        match &self.audit.directory {
+            Some(base) => self.directory(base, size, now).await,
+            None => self.records().await,
+        }
+    }
+
+    /// Holds what a directory lists against the policy and what is remembered.
+    async fn directory(&mut self, base: &Base, size: u64, now: u64) -> Result<(), Failure> {
+        let finder = Finder::new(&self.history, &self.audit.source, size);
+        let (listed, gaps) = directory::listed(&finder, size).await?;
+        let (history, of) = (Arc::clone(&self.history.history), base.clone());
+        let known = blocking(move || directory::known(&history, &of)).await??;
+        let judged = directory::judge(base, &listed, &self.audit.trust, &known, now);
+        let summary = judged.summary();
+        if judged.findings.is_empty() && gaps.is_empty() {
+            self.report.passed("directory", summary);
+        } else {
+            self.report.failed("directory", summary);
+        }
+        self.report.findings.extend(judged.findings);
+        self.report.not_checked.extend(gaps);
+        self.report.not_checked.extend(judged.not_checked);
+        Ok(())
+    }
+
+    /// Names the tenants that a contradicted directory listed and no longer does. Without another tree it only
+    /// went back to `size`.
+    async fn vanished(&mut self, size: u64, tree: Option<SignedTree>) -> Result<(), Failure> {
+        if self.audit.directory.is_none() {
+            return Ok(());
+        }
+        let history = self.history.clone();
+        let before = blocking(move || directory::remembered(&history)).await??;
+        let Audit { source, origin, .. } = self.audit;
+        let (after, whole) = match tree {
+            Some(tree) => directory::of_tree(&self.history, source, tree, origin).await?,
+            None => (before.iter().filter(|listed| listed.index < size).cloned().collect(), true),
+        };
+        if whole {
+            self.report.findings.extend(directory::vanished(&before, &after));
+        } else {
+            self.unchecked_after("tenants that vanished", "the entries of the new tree cannot be had");
+        }
+        Ok(())
     }
 
     fn unchecked_after(&mut self, what: &str, why: &str) {
@@ -262,6 +309,7 @@ impl Run<'_> {
                 let (history, policy) = (self.history.clone(), self.audit.trust.policy.clone());
                 let diagnosis = blocking(move || diagnose::rolled_back(&history, &policy, size)).await??;
                 self.diagnosed(diagnosis);
+                self.vanished(size, None).await?;
             }
         }
         Ok(false)
@@ -307,6 +355,7 @@ impl Run<'_> {
     }
 
     async fn diagnose_tree(&mut self, tree: SignedTree) -> Result<(), Failure> {
+        self.vanished(tree.size(), Some(tree.clone())).await?;
         let Audit { trust, source, origin, .. } = self.audit;
         let diagnosis = diagnose::rewritten(&self.history, &trust.policy, source, tree, origin).await?;
         self.diagnosed(diagnosis);

@@ -19,6 +19,7 @@ use crate::alert::{Alert, Event, Hook};
 use crate::audit::{Audit, Audited, Records};
 use crate::checkpoint::NOTE_BYTES_MAX;
 use crate::clock::{Clock, SystemClock};
+use crate::directory;
 use crate::error::{EXIT_USAGE, Failure};
 use crate::history::History;
 use crate::http::{Client, Token};
@@ -89,6 +90,15 @@ struct AuditArgs {
     /// The log's origin; needed when the policy lists several logs.
     #[arg(long, env = "RUNSEAL_LOG")]
     log: Option<String>,
+    /// Audit the directory of a plane, the policy's log <base>/log/_directory, and hold the tenants and keys it
+    /// lists against the policy's logs and those that the history remembers.
+    #[arg(
+        long,
+        env = "RUNSEAL_DIRECTORY",
+        value_parser = FalseyValueParser::new(),
+        conflicts_with_all = ["records", "record_key", "steps", "history_light"],
+    )]
+    directory: bool,
     /// Where the log is: a tlog-tiles prefix, or a directory. Else the URL on the policy's log line.
     #[arg(long, env = "RUNSEAL_URL")]
     url: Option<String>,
@@ -342,7 +352,9 @@ fn dispatch(cli: &Cli) -> Result<u8, Failure> {
         Verb::Fraud(args) => prove_fraud(args, cli.quiet),
         Verb::History(args) => {
             let history = Arc::new(History::open(&args.history, true)?);
-            let text = listing::render(&history, args.log.as_deref(), args.json)?;
+            let read = |source| Failure::Read { path: args.history.clone(), source };
+            let bytes = std::fs::metadata(&args.history).map_err(read)?.len();
+            let text = listing::render(&history, bytes, args.log.as_deref(), args.json)?;
             to_stdout(text.as_bytes())?;
             Ok(0)
         }
@@ -351,7 +363,12 @@ fn dispatch(cli: &Cli) -> Result<u8, Failure> {
 
 fn audit(args: &AuditArgs, quiet: bool, progress: Progress) -> Result<u8, Failure> {
     let trust = Trust::load(&args.trust.policy)?;
-    let origin = trust.choose(args.log.as_deref())?.to_owned();
+    let origin = if args.directory {
+        trust.choose_directory(args.log.as_deref())?.to_owned()
+    } else {
+        trust.choose(args.log.as_deref())?.to_owned()
+    };
+    let directory = directory::base_of(&origin).filter(|_| args.directory);
     let location = match &args.url {
         Some(url) => url.clone(),
         None => trust.url(&origin)?.to_owned(),
@@ -380,6 +397,7 @@ fn audit(args: &AuditArgs, quiet: bool, progress: Progress) -> Result<u8, Failur
         source: LogSource::open(&location, token)?,
         history: history.transpose()?.map(Arc::new),
         records,
+        directory,
         against: against(&args.record_key, args.steps.as_deref())?,
         max_age: args.max_age,
         jobs: usize::from(args.jobs),
@@ -477,7 +495,9 @@ fn watched(
         return Err(Failure::Usage("no log of the policy has a URL, so there is nothing to watch"));
     }
     let audit = |origin: &str| {
-        let records = args.records_base.as_deref().map(|base| {
+        // Without its entries a directory can be audited like any other log, but not read.
+        let directory = directory::base_of(origin).filter(|_| !args.history_light);
+        let records = args.records_base.as_deref().filter(|_| directory.is_none()).map(|base| {
             let tenant = Base::tenant_of(origin);
             let tenant = tenant
                 .ok_or(Failure::Usage("--records-base serves logs of planes, and one of these is none"))?;
@@ -490,6 +510,7 @@ fn watched(
             source: LogSource::open(trust.url(origin)?, token.cloned())?,
             history: Some(Arc::clone(history)),
             records: records.transpose()?,
+            directory,
             against: against(&args.record_key, None)?,
             max_age: args.max_age,
             jobs: usize::from(args.jobs),

@@ -13,6 +13,7 @@
 //! | [`judge`], [`runs`], [`walk`] | entries of a run against each other, and against its records |
 //! | [`steps`] | the file of a tenant's steps, against what its runs concluded with |
 //! | [`diagnose`] | what a rewritten log did to which runs |
+//! | [`directory`] | the log that lists a plane's tenants, against the policy and the history |
 //! | [`export`], [`export_lines`], [`export_entries`], [`export_runs`], [`proof`], [`fraud`] | files checked offline |
 //! | [`agentplane`], [`canon`] | exports of another agent plane |
 //! | [`source`], [`records`], [`finder`], [`http`] | where evidence comes from, bounded |
@@ -34,6 +35,8 @@ pub mod clock;
 pub mod dates;
 #[cfg(feature = "cli")]
 pub mod diagnose;
+#[cfg(feature = "cli")]
+pub mod directory;
 #[cfg(feature = "cli")]
 pub mod entries;
 pub mod error;

@@ -18,6 +18,8 @@ struct LogLine<'a> {
     checkpoints: Vec<CheckpointLine>,
     findings: usize,
     fraud_proofs: Vec<String>,
+    /// Bytes of the whole file, with all its logs.
+    store_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -30,18 +32,23 @@ struct CheckpointLine {
     checkpoint: String,
 }
 
-/// Lists all logs, or one.
+/// Lists all logs, or one, of a store of `store_bytes` bytes.
 ///
 /// # Errors
 /// [`HistoryError`].
-pub fn render(history: &Arc<History>, only: Option<&str>, json: bool) -> Result<String, HistoryError> {
+pub fn render(
+    history: &Arc<History>,
+    store_bytes: u64,
+    only: Option<&str>,
+    json: bool,
+) -> Result<String, HistoryError> {
     let origins = history.origins()?;
     if let Some(only) = only.filter(|only| !origins.iter().any(|origin| origin == only)) {
         return Err(HistoryError::UnknownLog(only.to_owned()));
     }
     let mut out = String::new();
     for origin in origins.iter().filter(|origin| only.is_none_or(|only| only == *origin)) {
-        let line = log(origin, &history.log(origin)?)?;
+        let line = log(origin, &history.log(origin)?, store_bytes)?;
         if json {
             out += &serde_json::to_string(&line).unwrap_or_default();
             out.push('\n');
@@ -49,10 +56,13 @@ pub fn render(history: &Arc<History>, only: Option<&str>, json: bool) -> Result<
             describe(&line, &mut out);
         }
     }
+    if !json {
+        let _ = writeln!(out, "the store has {store_bytes} bytes, with all its logs");
+    }
     Ok(out)
 }
 
-fn log<'a>(origin: &'a str, history: &LogHistory) -> Result<LogLine<'a>, HistoryError> {
+fn log<'a>(origin: &'a str, history: &LogHistory, store_bytes: u64) -> Result<LogLine<'a>, HistoryError> {
     let mut checkpoints = Vec::new();
     for checkpoint in history.checkpoints_from(0)? {
         let checkpoint = checkpoint?;
@@ -71,6 +81,7 @@ fn log<'a>(origin: &'a str, history: &LogHistory) -> Result<LogLine<'a>, History
         checkpoints,
         findings: history.findings()?.len(),
         fraud_proofs: history.fraud_proofs()?,
+        store_bytes,
     })
 }
 

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use runseal_evidence::chain::Ahead;
-use runseal_evidence::export::{ExportError, LINE_BYTES_MAX, ReadLine};
+use runseal_evidence::export::{ExportError, ReadLine};
 use runseal_evidence::name::RunId;
+use runseal_evidence::record::RECORD_BYTES_MAX;
 use thiserror::Error;
 use url::Url;
 
@@ -15,6 +16,8 @@ use crate::runs::{Pinned, RunCheck, RunResult};
 use crate::source::{SourceError, http_prefix, join};
 use crate::steps::Against;
 
+/// Longest line of a record: each of its bytes takes at most six, and what stands around it little.
+const LINE_BYTES_MAX: usize = 6 * RECORD_BYTES_MAX + (1 << 12);
 /// Longest time for the records of one run.
 const RUN_TIMEOUT: Duration = Duration::from_mins(10);
 /// Most records read of one run beyond those that the log pins: an endless body ends here.

@@ -96,7 +96,7 @@ pub struct FetchedTree {
 }
 
 /// Upper tiles that a signed root vouches for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SignedTree {
     size: u64,
     root: NodeHash,

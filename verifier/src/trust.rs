@@ -6,6 +6,8 @@ use runseal_tlog::policy::{Policy, PolicyError, PolicyLog};
 use thiserror::Error;
 
 use crate::dates::{DateError, Dates, PolicyDates};
+#[cfg(feature = "cli")]
+use crate::directory;
 use crate::error::Failure;
 use crate::file;
 
@@ -45,6 +47,14 @@ pub enum TrustError {
         path: PathBuf,
         /// Their origins.
         origins: Vec<String>,
+    },
+    /// The policy lists no directory, or the chosen log is none.
+    #[error(
+        "{path} lists no such directory; its line is \"log <vkey> [<url>]\" with a key named <base>/log/_directory"
+    )]
+    NoDirectory {
+        /// The file.
+        path: PathBuf,
     },
     /// The policy does not list the chosen log.
     #[error("{path} lists no log with origin {origin:?}; it lists {}", origins.join(", "))]
@@ -112,6 +122,33 @@ impl Trust {
             (None, []) => Err(TrustError::NoLog { path: self.path.clone() }),
             (None, [only]) => Ok(only),
             (None, _) => Err(TrustError::SeveralLogs { path: self.path.clone(), origins: owned() }),
+        }
+    }
+
+    /// The origin of the directory a command is about: the one asked for, else the only one listed.
+    ///
+    /// # Errors
+    /// [`TrustError`].
+    #[cfg(feature = "cli")]
+    pub fn choose_directory(&self, asked: Option<&str>) -> Result<&str, TrustError> {
+        if let Some(asked) = asked {
+            let origin = self.choose(Some(asked))?;
+            return match directory::base_of(origin) {
+                Some(_) => Ok(origin),
+                None => Err(TrustError::NoDirectory { path: self.path.clone() }),
+            };
+        }
+        let logs = self.policy.logs().iter().map(PolicyLog::origin);
+        let mut origins: Vec<&str> = logs.filter(|origin| directory::base_of(origin).is_some()).collect();
+        origins.sort_unstable();
+        origins.dedup();
+        match origins.as_slice() {
+            [] => Err(TrustError::NoDirectory { path: self.path.clone() }),
+            [only] => Ok(only),
+            several => {
+                let origins = several.iter().map(|origin| (*origin).to_owned()).collect();
+                Err(TrustError::SeveralLogs { path: self.path.clone(), origins })
+            }
         }
     }
 

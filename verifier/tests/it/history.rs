@@ -64,6 +64,9 @@ fn the_history_lists_its_checkpoints() {
     let sizes: Vec<u64> =
         line["checkpoints"].as_array().unwrap().iter().map(|c| c["size"].as_u64().unwrap()).collect();
     assert_eq!(sizes, [9, 10]);
+    let bytes = fs::metadata(&history).unwrap().len();
+    assert_eq!(line["store_bytes"].as_u64(), Some(bytes));
+    assert!(text_form.stdout.ends_with(&format!("the store has {bytes} bytes, with all its logs\n")));
     let unknown = run(&plane, &["history", "--history", text(&history), "--log", "typo"]);
     assert_eq!(unknown.code, 2);
     let absent = run(&plane, &["history", "--history", "/nowhere/at/all"]);
@@ -149,4 +152,98 @@ fn flags_come_from_the_environment_too() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// Turns a history into what format 1 kept: bundles whole, and the leaf tiles beside them.
+fn as_format_1(history: &std::path::Path) {
+    use redb::ReadableTable as _;
+    let db = redb::Database::open(history).unwrap();
+    let write = db.begin_write().unwrap();
+    {
+        let meta = redb::TableDefinition::<&str, &str>::new("meta");
+        let pieces = redb::TableDefinition::<(u32, u64, u32), &[u8]>::new("pieces");
+        let bundles = redb::TableDefinition::<(u32, u64), &[u8]>::new("bundles");
+        let tiles = redb::TableDefinition::<(u32, u8, u64), &[u8]>::new("tiles");
+        write.open_table(meta).unwrap().insert("format", "runseal-verifier history 1").unwrap();
+        let mut whole = std::collections::BTreeMap::<u64, Vec<u8>>::new();
+        for row in write.open_table(pieces).unwrap().iter().unwrap() {
+            let (key, piece) = row.unwrap();
+            whole.entry(key.value().1).or_default().extend_from_slice(piece.value());
+        }
+        assert!(!whole.is_empty());
+        for (index, bundle) in whole {
+            let (mut rest, mut hashes) = (bundle.as_slice(), Vec::new());
+            while let Some((length, after)) = rest.split_first_chunk::<2>() {
+                let (entry, after) = after.split_at(usize::from(u16::from_be_bytes(*length)));
+                hashes.extend_from_slice(runseal_tlog::hash::LeafHash::of(entry).as_bytes());
+                rest = after;
+            }
+            write.open_table(bundles).unwrap().insert((0, index), bundle.as_slice()).unwrap();
+            write.open_table(tiles).unwrap().insert((0, 0, index), hashes.as_slice()).unwrap();
+        }
+        write.delete_table(pieces).unwrap();
+    }
+    write.commit().unwrap();
+}
+
+#[test]
+fn a_history_of_format_1_goes_on_and_still_names_what_vanishes() {
+    let mut plane = Plane::new();
+    for run in 0..300 {
+        plane.sealed(&format!("r{run}"), 2);
+    }
+    assert_eq!(auditor(&plane).audit(&[]).code, 0);
+    as_format_1(&plane.path("history.redb"));
+    for run in 300..700 {
+        plane.sealed(&format!("r{run}"), 2);
+    }
+    let grown = auditor(&plane).audit(&[]);
+    assert_eq!((grown.code, grown.report().counts.entries), (0, 400), "{}", grown.show());
+    for gone in [10, 290, 500] {
+        let honest = plane.entries.remove(gone);
+        let forked = auditor(&plane).audit(&[]);
+        assert_eq!(forked.runs(RunDeleted), [format!("r{gone}")], "{}", forked.show());
+        plane.entries.insert(gone, honest);
+    }
+    assert_eq!(auditor(&plane).audit(&[]).code, 0);
+}
+
+#[test]
+fn a_history_kept_with_entries_and_without_by_turns_still_proves_a_fork() {
+    let mut plane = Plane::new();
+    for turn in 0..4 {
+        for run in 0..90 {
+            plane.sealed(&format!("r{turn}-{run}"), 2);
+        }
+        let more: &[&str] = if turn % 2 == 0 { &[] } else { &["--history-light"] };
+        let grown = auditor(&plane).audit(more);
+        assert_eq!((grown.code, grown.report().counts.entries), (0, 90), "{}", grown.show());
+    }
+    plane.entries.remove(100);
+    let forked = auditor(&plane).audit(&[]);
+    assert_eq!(forked.code, 1, "{}", forked.show());
+    assert!(forked.kinds().contains(&Fork), "{}", forked.show());
+}
+
+#[test]
+fn a_bundle_that_grew_replaces_all_pieces_of_what_it_was() {
+    // 49 entries of 165 bytes lie in three pieces, 50 in two.
+    let mut plane = Plane::new();
+    for run in 0..49 {
+        plane.sealed(&format!("run-00{run:02}"), 2);
+    }
+    assert_eq!(plane.entries[0].len() + 2, 165);
+    assert_eq!(auditor(&plane).audit(&[]).code, 0);
+    plane.sealed("run-0049", 2);
+    assert_eq!(auditor(&plane).audit(&[]).code, 0);
+    plane.entries.truncate(45);
+    let back = auditor(&plane).audit(&[]);
+    assert_eq!(back.code, 1, "{}", back.show());
+    assert!(back.kinds().contains(&Rollback), "{}", back.show());
+    assert_eq!(
+        back.runs(RunDeleted),
+        ["run-0045", "run-0046", "run-0047", "run-0048", "run-0049"],
+        "{}",
+        back.show()
+    );
 }

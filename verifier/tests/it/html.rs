@@ -20,7 +20,11 @@ fn the_page_says_the_same_as_the_report_and_fetches_nothing() {
     assert_eq!(forked.code, 1);
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("<h1>TAMPERED</h1>") && html.contains("run-deleted"), "{html}");
-    assert_eq!(html.matches("class=\"seen\"").count(), 2, "both remembered checkpoints are plotted");
+    assert_eq!(
+        html.matches("class=\"seen\"").count(),
+        2 * 2,
+        "both checkpoints are plotted, for both widths"
+    );
     // For people who want to look at the pages in a browser.
     if let Some(folder) = std::env::var_os("RUNSEAL_TEST_PAGES") {
         fs::copy(&page, std::path::Path::new(&folder).join("tampered.html")).unwrap();

@@ -21,6 +21,12 @@ pub(crate) enum Answer {
     Short(Vec<u8>, usize),
     /// Sends for ever.
     Endless,
+    /// Claims that many bytes, and sends for ever.
+    Claims(u64),
+    /// Sends the header for ever.
+    EndlessHeader,
+    /// Sends one byte after the other, slowly, of a body that has no end.
+    Drip,
     /// Closes without a word.
     Hangup,
     /// Says nothing and keeps the connection.
@@ -30,6 +36,8 @@ pub(crate) enum Answer {
 pub(crate) struct Server {
     pub(crate) url: String,
     answers: Arc<Mutex<HashMap<String, Answer>>>,
+    /// What every path answers that contains a text.
+    rules: Arc<Mutex<Vec<(String, Answer)>>>,
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
 }
 
@@ -39,14 +47,28 @@ impl Server {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let answers = Arc::new(Mutex::new(HashMap::new()));
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (table, log) = (Arc::clone(&answers), Arc::clone(&asked));
+        let rules = Arc::new(Mutex::new(Vec::new()));
+        let (table, special, log) = (Arc::clone(&answers), Arc::clone(&rules), Arc::clone(&asked));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (table, log) = (Arc::clone(&table), Arc::clone(&log));
-                thread::spawn(move || serve(stream, &table, &log));
+                let (table, special, log) = (Arc::clone(&table), Arc::clone(&special), Arc::clone(&log));
+                thread::spawn(move || {
+                    let answer = |path: &str| {
+                        let special = special.lock().unwrap();
+                        let rule = special.iter().find(|(part, _): &&(String, Answer)| path.contains(part));
+                        rule.map(|(_, answer)| answer.clone())
+                            .or_else(|| table.lock().unwrap().get(path).cloned())
+                    };
+                    serve(stream, &answer, &log);
+                });
             }
         });
-        Self { url, answers, asked }
+        Self { url, answers, rules, asked }
+    }
+
+    /// Answers alike wherever a path contains `part`.
+    pub(crate) fn rule(&self, part: &str, answer: Answer) {
+        self.rules.lock().unwrap().push((part.to_owned(), answer));
     }
 
     pub(crate) fn put(&self, path: &str, answer: Answer) {
@@ -84,7 +106,7 @@ impl Server {
     }
 }
 
-fn serve(mut stream: TcpStream, answers: &Mutex<HashMap<String, Answer>>, asked: &Mutex<Vec<String>>) {
+fn serve(mut stream: TcpStream, answer: &dyn Fn(&str) -> Option<Answer>, asked: &Mutex<Vec<String>>) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     loop {
@@ -103,8 +125,7 @@ fn serve(mut stream: TcpStream, answers: &Mutex<HashMap<String, Answer>>, asked:
         }
         let token = headers.lines().find(|header| header.starts_with("authorization")).unwrap_or_default();
         asked.lock().unwrap().push(format!("{path} {token}").trim().to_owned());
-        let answer = answers.lock().unwrap().get(&path).cloned();
-        let written = match answer.unwrap_or_else(|| Answer::Plain(404, b"no such thing".to_vec())) {
+        let written = match answer(&path).unwrap_or_else(|| Answer::Plain(404, b"no such thing".to_vec())) {
             Answer::Plain(status, body) => {
                 let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n", body.len());
                 stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body))
@@ -128,6 +149,24 @@ fn serve(mut stream: TcpStream, answers: &Mutex<HashMap<String, Answer>>, asked:
             Answer::Endless => {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
                 while stream.write_all(&[b'x'; 8_192]).is_ok() {}
+                return;
+            }
+            Answer::Claims(bytes) => {
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
+                let _ = stream.write_all(head.as_bytes());
+                while stream.write_all(&[b'x'; 8_192]).is_ok() {}
+                return;
+            }
+            Answer::EndlessHeader => {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
+                while stream.write_all(b"x-more: and more and more and more\r\n").is_ok() {}
+                return;
+            }
+            Answer::Drip => {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+                while stream.write_all(b"x").is_ok() {
+                    thread::sleep(Duration::from_millis(20));
+                }
                 return;
             }
             Answer::Hangup => return,
