@@ -27,54 +27,56 @@ use crate::{
 };
 
 /// What is done to a tenant's rows.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, clap::Subcommand)]
 pub enum Action {
-    /// Changes the payload of a record and keeps every hash.
+    /// Change a record's payload and keep every hash.
     Edit {
         /// The run.
         run: RunId,
-        /// The record.
+        /// The record, from 1.
         seq: u64,
     },
-    /// Changes the payload of a record and hashes it and all after it anew.
+    /// Change a record's payload and hash it and all after it anew.
     Rehash {
         /// The run.
         run: RunId,
-        /// The record.
+        /// The record, from 1.
         seq: u64,
     },
-    /// Removes a run, its seal and every index row; its entries stay in the log.
+    /// Remove a run, its seal and every index row; its entries stay in the log.
     Delete {
         /// The run.
         run: RunId,
     },
-    /// Removes the records of an open run after the first `keep`.
+    /// Remove the records of an open run after the first KEEP.
     Truncate {
         /// The run.
         run: RunId,
-        /// Records kept.
+        /// Records kept, from 1.
         keep: u64,
     },
-    /// Removes a run and its entries, and builds the tree anew without them.
+    /// Remove a run and its entries, and build the tree anew without them.
     Rebuild {
         /// The run.
         run: RunId,
     },
-    /// Exchanges two entries, and builds the tree anew.
+    /// Exchange two entries, and build the tree anew.
     Swap {
-        /// One entry.
+        /// One entry, from 0.
+        #[arg(value_name = "I")]
         left: u64,
-        /// The other.
+        /// The other, from 0.
+        #[arg(value_name = "J")]
         right: u64,
     },
-    /// Removes a tile of hashes.
+    /// Remove a tile of hashes.
     DropTile {
         /// Its level.
         level: u8,
         /// Its index.
         index: u64,
     },
-    /// Removes the memory of what was signed and shown, in the database and beside it.
+    /// Remove the memory of what was signed and shown, in the database and beside it.
     Forget,
 }
 

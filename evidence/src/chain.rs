@@ -18,21 +18,25 @@ use crate::{
     record::{Record, RecordError, RecordView},
 };
 
+/// `SHA-256(label ‖ u16be(bytes of tenant) ‖ tenant ‖ u16be(bytes of run) ‖ run)`: where a chain of a run starts.
+pub(crate) fn genesis(label: &str, tenant: &TenantId, run: &RunId) -> [u8; 32] {
+    let mut hasher = Sha256::new_with_prefix(label);
+    for name in [tenant.as_str(), run.as_str()] {
+        let length = u16::try_from(name.len()).expect("names have at most 64 bytes");
+        hasher.update(length.to_be_bytes());
+        hasher.update(name);
+    }
+    hasher.finalize().into()
+}
+
 /// A point of a chain: the genesis, or the hash of a record. Spelled as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChainHash([u8; 32]);
 
 impl ChainHash {
     /// Where the chain of `run` starts.
-    #[expect(clippy::missing_panics_doc, reason = "names have at most 64 bytes")]
     pub fn genesis(tenant: &TenantId, run: &RunId) -> Self {
-        let mut hasher = Sha256::new_with_prefix("runseal/run/v1\n");
-        for name in [tenant.as_str(), run.as_str()] {
-            let length = u16::try_from(name.len()).expect("names have at most 64 bytes");
-            hasher.update(length.to_be_bytes());
-            hasher.update(name);
-        }
-        Self(hasher.finalize().into())
+        Self(genesis("runseal/run/v1\n", tenant, run))
     }
 
     /// The hash of the record whose wire bytes are `raw` and which follows `self`.

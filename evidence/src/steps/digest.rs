@@ -5,7 +5,10 @@ use std::{fmt, str::FromStr};
 use sha2::{Digest, Sha256};
 
 use super::frame::StoreId;
-use crate::name::{RunId, TenantId};
+use crate::{
+    chain,
+    name::{RunId, TenantId},
+};
 
 /// The text is not 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -130,15 +133,8 @@ impl StoreHead {
 
 impl RunHead {
     /// Where the chain through the steps of `run` starts.
-    #[expect(clippy::missing_panics_doc, reason = "names have at most 64 bytes")]
     pub fn genesis(tenant: &TenantId, run: &RunId) -> Self {
-        let mut hasher = Sha256::new_with_prefix("runseal/run-steps/v1\n");
-        for name in [tenant.as_str(), run.as_str()] {
-            let length = u16::try_from(name.len()).expect("names have at most 64 bytes");
-            hasher.update(length.to_be_bytes());
-            hasher.update(name);
-        }
-        Self(hasher.finalize().into())
+        Self(chain::genesis("runseal/run-steps/v1\n", tenant, run))
     }
 
     /// The head at the step that `digest` is of and that follows `self`.
