@@ -203,11 +203,13 @@ struct Frame {
     class: &'static str,
     width: f64,
     height: f64,
+    /// Where the first time begins: further left where two times hardly fit beside each other.
+    times_from: f64,
 }
 
 const FRAMES: [Frame; 2] = [
-    Frame { class: "wide", width: 720.0, height: 240.0 },
-    Frame { class: "narrow", width: 360.0, height: 240.0 },
+    Frame { class: "wide", width: 720.0, height: 240.0, times_from: LEFT },
+    Frame { class: "narrow", width: 360.0, height: 240.0, times_from: 12.0 },
 ];
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
@@ -230,7 +232,7 @@ fn plot(page: &mut String, timeline: &[Point]) {
 }
 
 fn plot_in(page: &mut String, timeline: &[Point], frame: &Frame) {
-    let Frame { class, width, height } = frame;
+    let Frame { class, width, height, times_from } = frame;
     let times = timeline
         .iter()
         .flat_map(|point| std::iter::once(point.seen).chain(point.cosigned.iter().map(|(_, time)| *time)));
@@ -254,12 +256,11 @@ fn plot_in(page: &mut String, timeline: &[Point], frame: &Frame) {
             at + 4.0
         );
     }
-    for (time, anchor) in [(first, "start"), (last, "end")] {
+    for (time, anchor, at) in [(first, "start", *times_from), (last, "end", width - RIGHT)] {
         let spelled = clock::spell(time);
         let _ = writeln!(
             page,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{spelled}</text>",
-            x(time),
+            "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{spelled}</text>",
             height - 10.0
         );
         if first == last {

@@ -50,6 +50,7 @@ async function check() {
   id("progress").hidden = true;
   id("result").hidden = true;
   id("spoken").textContent = "";
+  id("message").textContent = "";
   document.title = "runseal verifier";
   if (!given.evidence) return;
   const evidence = given.evidence;
@@ -104,14 +105,14 @@ const percent = (part) => `${Math.min(100, Math.floor(part * 100))} %`;
 
 function give(name, file) {
   given[name] = file;
-  if (name === "policy" && file) id("policy-text").value = file.pasted ?? "";
+  if (name === "policy") id("policy-text").value = "";
   const chosen = id(`${name}-chosen`);
   chosen.hidden = !file;
   chosen.replaceChildren();
   id(name).classList.toggle("filled", Boolean(file));
   if (!file) return;
   const remove = element("button", { type: "button", className: "link" }, "Remove");
-  remove.setAttribute("aria-label", `Remove ${file.name}`);
+  remove.setAttribute("aria-label", `Remove ${harmless(file.name)}`);
   remove.onclick = () => {
     give(name, null);
     id(`${name}-file`).value = "";
@@ -121,7 +122,7 @@ function give(name, file) {
   chosen.append(element("strong", {}, harmless(file.name)), ` ${size(file.size)} `, remove);
 }
 
-// A name as it is, but for what a reader could be misled by: the page's own place for it, like the report's.
+// A name with the characters spelled out that would mislead a reader, as reports do it.
 const harmless = (text) =>
   text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (character) => `\\u{${character.codePointAt(0).toString(16)}}`);
 
@@ -136,8 +137,14 @@ async function drop(files) {
   const told = [];
   let more = false;
   for (const file of files) {
-    const start = new Uint8Array(await file.slice(0, SMALL_BYTES).arrayBuffer());
-    const kind = await ask({ kindOf: start }).answer;
+    let kind = null;
+    try {
+      const start = new Uint8Array(await file.slice(0, SMALL_BYTES).arrayBuffer());
+      kind = await ask({ kindOf: start }).answer;
+    } catch (error) {
+      told.push({ text: `${harmless(file.name)} cannot be read: ${error.message}` });
+      continue;
+    }
     const place = { policy: "policy", checkpoint: "checkpoint" }[kind] ?? "evidence";
     if (place === "evidence" && told.some((other) => other.place === place)) {
       told.push({ text: `${harmless(file.name)} was left aside: one piece of evidence at a time.` });
@@ -148,15 +155,14 @@ async function drop(files) {
     told.push({ place });
   }
   if (more) id("more").open = true;
+  check();
   id("message").textContent = told.map((one) => one.text ?? "").join(" ").trim();
-  await check();
 }
 
 for (const name of Object.keys(given)) {
   id(`${name}-file`).onchange = ({ target }) => {
     if (!target.files.length) return;
     give(name, target.files[0]);
-    id("message").textContent = "";
     check();
   };
 }
@@ -173,7 +179,6 @@ const later = (action) => () => {
 id("policy-text").oninput = later(() => {
   const text = id("policy-text").value;
   const file = text.trim() ? new File([text], "pasted-policy.txt") : null;
-  if (file) file.pasted = text;
   given.policy = file;
   id("policy-chosen").hidden = true;
   id("policy").classList.toggle("filled", Boolean(file));

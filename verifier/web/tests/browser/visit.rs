@@ -84,7 +84,14 @@ impl Visit {
     /// The value of an expression in a worker of the page.
     pub(crate) fn evaluate_in_worker(&mut self, expression: &str) -> Value {
         self.browser.events.clear();
-        self.evaluate("globalThis.kept = new Worker(trusted); 'started'");
+        // It has answered once, so its script is there to the end.
+        self.evaluate(
+            "new Promise((answered) => { \
+                globalThis.kept = new Worker(trusted); \
+                kept.onmessage = answered; \
+                kept.postMessage({ module, kindOf: new Uint8Array(1) }); \
+            }).then(() => 'answered')",
+        );
         let session = self.until(|visit| {
             let event =
                 visit.browser.events.iter().find(|event| event["method"] == "Target.attachedToTarget")?;
