@@ -89,7 +89,7 @@ impl Machine {
         for (share, name) in [(1.0, "the ceiling"), (0.5, "half the ceiling")] {
             let mean = Duration::from_secs_f64(at_once / (share * self.ceiling));
             println!(
-                "    {connections} requests always in flight at {name} take {} each on average, whoever answers",
+                "    {connections} requests always in flight, at {name}, take {} each on average, whoever answers",
                 self.syncs(mean)
             );
         }
@@ -168,9 +168,10 @@ impl Subject<'_> {
         Connections::open(self.address, connections).drive(&first, Pace::Closed);
         let plan = self.plan(requests);
         let own = Path::new("/proc/thread-self");
-        let before = (thread_on_core(own), self.on_core());
+        let (own_before, theirs_before) = (thread_on_core(own), self.on_core());
         let load = Connections::open(self.address, connections).drive(&plan, Pace::Closed);
-        let (own, theirs) = (thread_on_core(own) - before.0, self.on_core().saturating_sub(before.1));
+        let own = thread_on_core(own).saturating_sub(own_before);
+        let theirs = self.on_core().saturating_sub(theirs_before);
         let percent = |time: Duration| 100.0 * time.as_secs_f64() / load.took.as_secs_f64();
         println!(
             "    {connections} connections: {:.0}/s = {:.2} of the ceiling; p50 {}, p99 {}",

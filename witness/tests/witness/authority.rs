@@ -39,17 +39,17 @@ impl Authority {
 
     /// A certificate for this name or address, valid for as long as anybody cares.
     pub(crate) fn vouch_for(&self, name: &str) -> Identity {
-        self.sign(CertificateParams::new([name.to_owned()]).unwrap())
+        self.sign(&CertificateParams::new([name.to_owned()]).unwrap())
     }
 
     /// The same, but of another time.
     fn vouched_once_for(&self, name: &str) -> Identity {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
-        self.sign(params)
+        self.sign(&params)
     }
 
-    fn sign(&self, params: CertificateParams) -> Identity {
+    fn sign(&self, params: &CertificateParams) -> Identity {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());

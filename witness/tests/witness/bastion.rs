@@ -93,7 +93,7 @@ impl Bastion {
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), future).await.unwrap() })
+    runtime.block_on(async { tokio::time::timeout(Duration::from_mins(1), future).await.unwrap() })
 }
 
 #[test]
