@@ -15,7 +15,7 @@ use super::index::{Index, Place};
 use super::limits::StepLimits;
 use super::owner::Recorded;
 use crate::store::StoreError;
-use crate::store::ack::Answer;
+use crate::store::ack::{Answer, Wake};
 
 /// A step to be recorded, with its caller.
 pub(super) struct Append {
@@ -25,17 +25,20 @@ pub(super) struct Append {
     known: KnownRun,
     payload: Vec<u8>,
     digest: StepDigest,
-    answer: Option<AppendAnswer>,
+    answer: AppendAnswer,
 }
 
 pub(super) type AppendAnswer = Answer<Result<Recorded, StepError>, StoreError>;
+
+/// Wakes the caller of an append that is answered, when dropped.
+pub(super) type Answered = Option<Wake<Result<Result<Recorded, StepError>, StoreError>>>;
 
 impl Append {
     pub(super) fn new(step: Step, payload: Vec<u8>, answer: AppendAnswer) -> Self {
         let known = KnownRun::of(&step);
         let Step { run, key, path, .. } = step;
         let digest = StepDigest::of(&payload);
-        Self { run, key, path, known, payload, digest, answer: Some(answer) }
+        Self { run, key, path, known, payload, digest, answer }
     }
 
     /// What it holds in memory, near enough.
@@ -43,9 +46,8 @@ impl Append {
         self.payload.len() + size_of::<Self>()
     }
 
-    /// Answers, once; who waits is woken when the value given is dropped.
-    pub(super) fn answer(&mut self, answer: Result<Recorded, StepError>) -> impl Sized + use<> {
-        self.answer.take().and_then(|waiting| waiting.put(Ok(answer)))
+    pub(super) fn answer(self, answer: Result<Recorded, StepError>) -> Answered {
+        self.answer.put(Ok(answer))
     }
 }
 

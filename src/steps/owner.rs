@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use runseal_evidence::steps::FrameChain;
 
-use super::batch::{Append, Batch};
+use super::batch::{Answered, Batch};
 use super::error::{DeviceCall, StepError};
 use super::store::{Shared, read_step};
 
@@ -34,7 +34,9 @@ pub(super) fn serve(shared: &Shared) {
     while shared.queue.wait() {
         // Poisoned only by a panic, which has poisoned the queue too.
         let mut chain = shared.chain.lock().unwrap_or_else(PoisonError::into_inner);
-        settle_next(shared, &mut chain);
+        let answered = settle_next(shared, &mut chain);
+        drop(chain);
+        drop(answered);
     }
 }
 
@@ -43,16 +45,20 @@ pub(super) fn serve(shared: &Shared) {
 pub(super) fn help(shared: &Shared) {
     if let Ok(mut chain) = shared.chain.try_lock() {
         let poisons = PoisonOnDrop(shared);
-        settle_next(shared, &mut chain);
+        let answered = settle_next(shared, &mut chain);
         // Only a panic poisons.
         std::mem::forget(poisons);
+        drop(chain);
+        drop(answered);
     }
 }
 
-fn settle_next(shared: &Shared, chain: &mut FrameChain) {
-    let mut appends = shared.queue.take();
+/// Carries out the next batch. Who waits for it is woken when the value given is dropped, all being answered by then;
+/// a waker may run anything, so not under the lock.
+fn settle_next(shared: &Shared, chain: &mut FrameChain) -> Vec<Answered> {
+    let appends = shared.queue.take();
     if appends.is_empty() {
-        return;
+        return Vec::new();
     }
     let mut batch = Batch::new(chain.clone());
     let decisions: Vec<_> = {
@@ -62,9 +68,8 @@ fn settle_next(shared: &Shared, chain: &mut FrameChain) {
     };
     if let Err(error) = write(shared, chain, &batch) {
         tracing::error!(%error, "the step file failed; nothing more is recorded until it is opened again");
-        shared.queue.poison();
-        answer_all(&mut appends, std::iter::repeat_with(|| Err(error.clone())));
-        return;
+        let refused = shared.queue.poison();
+        return appends.into_iter().map(|append| append.answer(Err(error.clone()))).chain(refused).collect();
     }
     *chain = batch.chain.clone();
     if batch.steps() > 0 {
@@ -73,14 +78,7 @@ fn settle_next(shared: &Shared, chain: &mut FrameChain) {
         batch.fold_into(&mut shared.index.write().unwrap_or_else(PoisonError::into_inner));
     }
     // A refusal too is answered only now: it may rest on what a neighbour wrote.
-    answer_all(&mut appends, decisions.into_iter());
-}
-
-/// Answers every append, and only then wakes those who wait.
-fn answer_all(appends: &mut [Append], answers: impl Iterator<Item = Result<Recorded, StepError>>) {
-    let wakes: Vec<_> =
-        appends.iter_mut().zip(answers).map(|(append, answer)| append.answer(answer)).collect();
-    drop(wakes);
+    appends.into_iter().zip(decisions).map(|(append, decision)| append.answer(decision)).collect()
 }
 
 /// Makes a batch durable behind `chain`.
@@ -109,6 +107,6 @@ struct PoisonOnDrop<'a>(&'a Shared);
 
 impl Drop for PoisonOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.queue.poison();
+        drop(self.0.queue.poison());
     }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::batch::Append;
+use super::batch::{Answered, Append};
 use super::error::StepError;
 use super::limits::StepLimits;
 
@@ -76,7 +76,7 @@ impl Queue {
     }
 
     /// Takes an append in, or answers it with the reason why not.
-    pub(super) fn push(&self, mut append: Append) {
+    pub(super) fn push(&self, append: Append) {
         let mut state = self.lock();
         if let Some(refusal) = self.refusal(&state, append.bytes()) {
             drop(state);
@@ -156,14 +156,12 @@ impl Queue {
     }
 
     /// Refuses what waits and whatever comes.
-    pub(super) fn poison(&self) {
+    pub(super) fn poison(&self) -> Vec<Answered> {
         let mut state = self.lock();
         state.refusing = Some(Refusing::Poisoned);
         state.bytes = 0;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        for mut append in waiting {
-            drop(append.answer(Err(StepError::Poisoned)));
-        }
+        waiting.into_iter().map(|append| append.answer(Err(StepError::Poisoned))).collect()
     }
 }

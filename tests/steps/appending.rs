@@ -1,10 +1,12 @@
 //! What an append comes to.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use runseal::steps::{Recorded, StepError, StepStore};
 
@@ -34,6 +36,37 @@ fn the_same_step_again_is_already_recorded_and_another_value_conflicts() {
     let store = open(&device);
     assert_eq!(store.append(step("run-1", "charge", "paid")).wait().unwrap(), Recorded::Already);
     assert!(matches!(store.append(step("run-1", "charge", "")).wait(), Err(StepError::Conflicting { .. })));
+}
+
+/// A caller that blocks writes its steps itself; one that does not has them written all the same.
+#[test]
+fn a_step_is_recorded_whatever_its_caller_does_with_the_acknowledgement() {
+    let store = open(&Device::default());
+    let recorded = |number: u64| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while store.step_count(&tenant("acme"), &run("run-1")).unwrap_or(0) < number {
+            assert!(Instant::now() < deadline, "step {number} is never recorded");
+            thread::sleep(Duration::from_micros(100));
+        }
+    };
+    let mut kept = Vec::new();
+    for round in 0..50 {
+        let append = |what: &str| store.append(step("run-1", &format!("{what}-{round}"), ""));
+        append("waited").wait().unwrap();
+        // The writing thread dozes now. Nobody waits for these:
+        kept.push(append("held"));
+        recorded(round * 4 + 2);
+        drop(append("dropped"));
+        recorded(round * 4 + 3);
+        let mut polled = append("polled");
+        let _ = Pin::new(&mut polled).poll(&mut Context::from_waker(Waker::noop()));
+        recorded(round * 4 + 4);
+        if round % 10 == 0 {
+            // Or it sleeps.
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+    assert!(kept.into_iter().all(|ack| matches!(ack.wait(), Ok(Recorded::Now))));
 }
 
 #[test]
