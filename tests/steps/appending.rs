@@ -264,7 +264,7 @@ fn a_task_that_polls_with_another_waker_lets_go_of_the_first() {
     // The first waker goes now, and with it the last handle, which waits for the answer.
     thread::scope(|scope| {
         let polling = scope.spawn(|| ack.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        thread::sleep(std::time::Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
         device.release();
         assert!(polling.join().unwrap());
     });
