@@ -44,7 +44,7 @@ pub struct CreateOptions {
 }
 
 /// How a journal is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenOptions {
     /// Memory for pages of the database that were read or wait to be written. Default: 64 MiB.
     pub cache_bytes: usize,

@@ -37,7 +37,9 @@ impl Tally {
         buffer.clear();
         let length = key.iter().map(|part| part.len()).sum::<usize>();
         buffer.extend_from_slice(&length.to_le_bytes());
-        key.iter().for_each(|part| buffer.extend_from_slice(part));
+        for part in key {
+            buffer.extend_from_slice(part);
+        }
         buffer.extend_from_slice(value);
         self.rows += 1;
         self.sum = self.sum.wrapping_add(hash.of(buffer));

@@ -145,13 +145,10 @@ fn cancellations(of: Subject<'_>, counts: &mut Counts) -> Result<(), StoreError>
         counts.held += (key.len() + value.len()) as u64;
         let run = stored_run(of.scope, "cancellation", key)?;
         cancellation::requested(of.rows, of.scope, &run)?;
-        match chain::run_row(of.rows, of.scope, &run)? {
-            Some(_) => Ok(()),
-            None => {
-                let fault = Fault::Unaccounted;
-                Err(Corruption::in_scope(of.scope, "cancellation", fault).of_run(run).into())
-            }
+        if chain::run_row(of.rows, of.scope, &run)?.is_some() {
+            return Ok(());
         }
+        Err(Corruption::in_scope(of.scope, "cancellation", Fault::Unaccounted).of_run(run).into())
     })
 }
 

@@ -147,12 +147,12 @@ pub(super) fn join(tallies: &mut Tallies, others: &Tallies) {
 }
 
 /// The rows that follow are those that are there. Which is not, only looking them up can tell.
-pub(super) fn compare(scope: &Scope, expected: &Tallies, found: &Tallies) -> Result<(), Corruption> {
+pub(super) fn compare(scope: &Scope, expected: &Tallies, found: &Tallies) -> Result<(), StoreError> {
     for of in Derived::ALL {
         let (expected, found) = (expected[of as usize], found[of as usize]);
         if expected != found {
             let fault = Fault::contradiction("the number of rows", found.rows, expected.rows);
-            return Err(Corruption::in_scope(scope, of.noun(), fault));
+            return Err(Corruption::in_scope(scope, of.noun(), fault).into());
         }
     }
     Ok(())
@@ -190,7 +190,8 @@ mod tests {
         for of in Derived::ALL {
             let (expected, mut found) = <(Tallies, Tallies)>::default();
             found[of as usize].count();
-            assert_eq!(compare(&Scope::Plane, &expected, &found).unwrap_err().noun, of.noun());
+            let differs = compare(&Scope::Plane, &expected, &found).unwrap_err();
+            assert_eq!(differs.corruption().unwrap().noun, of.noun());
             assert!(compare(&Scope::Plane, &found, &found).is_ok());
         }
     }

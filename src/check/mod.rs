@@ -68,7 +68,7 @@ pub struct CheckReport {
     pub records: u64,
     /// Bytes of entries and wire bytes of records hashed.
     pub bytes: u64,
-    /// Bytes of all keys and values read, each row once.
+    /// Bytes of the keys and values gone through, each row once; the handful of rows of the log itself left out.
     pub held_bytes: u64,
     /// The first contradiction. The counts then say how far the check got.
     pub contradiction: Option<Corruption>,
@@ -101,7 +101,7 @@ pub(crate) fn tenant(
 ) -> Result<CheckReport, StoreError> {
     let signer = signer.map(|signer| verifier(signer, tenant, key));
     let of = Subject { rows, tenant, scope, key, signer: signer.as_ref() };
-    let mut advanced = Progress { done: [0; 3], bytes: 0, progress };
+    let mut advanced = Progress { done: [0; 3], bytes: 0, listener: progress };
     let mut advance = |tick: Tick| advanced.advance(&tick);
     let (mut counts, mut result) = pass(of, Mode::Sum(&RowHash::new()), &mut advance);
     if let Err(StoreError::Corrupt(differs)) = result {
@@ -167,7 +167,7 @@ impl Counts {
 struct Progress<'c> {
     done: [u64; 3],
     bytes: u64,
-    progress: &'c mut dyn FnMut(CheckProgress),
+    listener: &'c mut dyn FnMut(CheckProgress),
 }
 
 impl Progress<'_> {
@@ -180,7 +180,7 @@ impl Progress<'_> {
             CheckPart::Records => seen.records,
             CheckPart::Indexes => 1,
         };
-        (self.progress)(CheckProgress { part: *part, done: *done, total: *total, bytes: self.bytes });
+        (self.listener)(CheckProgress { part: *part, done: *done, total: *total, bytes: self.bytes });
     }
 }
 

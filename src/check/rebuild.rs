@@ -251,14 +251,11 @@ fn claims(tx: &mut Rewrite<'_>, scope: &Scope) -> Result<u64, StoreError> {
             Some(held) => chain::run_row(rows, scope, &held.run)?.is_some_and(|row| row.admitted),
             None => false,
         };
-        match held.filter(|_| admitted) {
-            Some(held) => {
-                writes.insert(by_age.key(&[&time_key(held.admitted_ms), key]), Some(Vec::new()));
-            }
-            None => {
-                dropped += 1;
-                writes.insert(space.key(&[key]), None);
-            }
+        if let Some(held) = held.filter(|_| admitted) {
+            writes.insert(by_age.key(&[&time_key(held.admitted_ms), key]), Some(Vec::new()));
+        } else {
+            dropped += 1;
+            writes.insert(space.key(&[key]), None);
         }
         Ok(())
     })?;

@@ -20,6 +20,9 @@ pub(super) fn each(
     failed.map_or(Ok(()), Err)
 }
 
+/// A row: its own key, and its value.
+pub(super) type Row<'r> = (&'r [u8], &'r [u8]);
+
 /// Rows read ahead, one behind the other in one piece of memory.
 #[derive(Debug, Default)]
 pub(super) struct Page {
@@ -53,11 +56,11 @@ impl Page {
     }
 
     /// The rows, in order.
-    pub(super) fn rows(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         (0..self.ends.len()).filter_map(|at| self.row(at))
     }
 
-    fn row(&self, at: usize) -> Option<(&[u8], &[u8])> {
+    fn row(&self, at: usize) -> Option<Row<'_>> {
         let (key_end, end) = *self.ends.get(at)?;
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before].1);
         Some((&self.bytes[start..key_end], &self.bytes[key_end..end]))
@@ -66,7 +69,7 @@ impl Page {
 
 /// The rows of a range, one after the other as they are asked for, so that tables can be walked side by side.
 pub(super) struct Rows<'c> {
-    rows: &'c dyn Read,
+    from: &'c dyn Read,
     space: Space,
     page: Page,
     at: usize,
@@ -80,21 +83,21 @@ const PAGE: usize = 1024;
 
 impl<'c> Rows<'c> {
     pub(super) fn new(rows: &'c dyn Read, space: Space, range: KeyRange) -> Self {
-        Self { rows, space, page: Page::default(), at: 0, rest: Some(range), held: 0 }
+        Self { from: rows, space, page: Page::default(), at: 0, rest: Some(range), held: 0 }
     }
 
     /// Those of a page that was read already.
     pub(super) fn of_page(rows: &'c dyn Read, space: Space, page: Page) -> Self {
         let held = page.bytes.len() as u64;
-        Self { rows, space, page, at: 0, rest: None, held }
+        Self { from: rows, space, page, at: 0, rest: None, held }
     }
 
     /// The row at hand: its own key, and its value.
-    pub(super) fn peek(&mut self) -> Result<Option<(&[u8], &[u8])>, EngineError> {
+    pub(super) fn peek(&mut self) -> Result<Option<Row<'_>>, EngineError> {
         if self.at == self.page.ends.len()
             && let Some(range) = self.rest.take()
         {
-            (self.page, self.rest) = Page::read(self.rows, &self.space, range, PAGE)?;
+            (self.page, self.rest) = Page::read(self.from, &self.space, range, PAGE)?;
             self.at = 0;
             self.held += self.page.bytes.len() as u64;
         }

@@ -129,7 +129,7 @@ pub(super) fn pass(
             return (counts, Err(error));
         }
     }
-    (counts, compare(of.scope, &expected, &found).map_err(StoreError::from))
+    (counts, compare(of.scope, &expected, &found))
 }
 
 impl Task {

@@ -218,7 +218,10 @@ fn show(
                 Direction::Descending => rows.next_back(),
             };
             // Damaged lengths show when the bytes are taken for the first time.
-            row.inspect(|row| drop(row.as_ref().map(|(key, value)| (key.value(), value.value()))))
+            if let Some(Ok((key, value))) = &row {
+                let _ = (key.value(), value.value());
+            }
+            row
         })?;
         let Some(row) = row else { return Ok(()) };
         let (key, value) = row?;

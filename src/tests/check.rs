@@ -183,23 +183,6 @@ fn a_witness_has_cosigned_no_more_than_was_signed() {
 }
 
 #[test]
-fn a_head_pins_the_record_that_it_names() {
-    // The head of a run whose tail is cut, row and indexes in step: the entry remembers.
-    let world = World::on_a_map();
-    world.wrote("r", vec![note("1"), note("2")]);
-    assert_eq!(world.acme.pin_heads().unwrap(), 1);
-    world.wrote("r", vec![note("3")]);
-    assert_eq!(world.acme.pin_heads().unwrap(), 1);
-    world.assert_sound();
-    // Of two heads exchanged, the first is of more records than the second.
-    let entry = |index: u64| world.acme.entry(index).unwrap().unwrap();
-    let (first, second) = (entry(0), entry(1));
-    world.plant(Table::Entries, &[&0u64.to_be_bytes()], Some(&second));
-    world.plant(Table::Entries, &[&1u64.to_be_bytes()], Some(&first));
-    assert!(is_found(&world));
-}
-
-#[test]
 fn progress_never_runs_backwards_and_ends_at_the_end() {
     let world = full();
     let mut seen = Vec::new();

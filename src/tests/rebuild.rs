@@ -51,7 +51,7 @@ fn rows(world: &World) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut rows = Vec::new();
     let snapshot = world.journal.shared().snapshot().unwrap();
     for scope in [Scope::Tenant(world.acme.id().clone()), Scope::Plane, Scope::Directory] {
-        let all = Space::of(&scope, Table::Meta).all().lower[..scope.name().len() + 1].to_vec();
+        let all = Space::of(&scope, Table::Meta).all().lower[..=scope.name().len()].to_vec();
         let mut above = all.clone();
         above.push(0xff);
         let range = crate::store::KeyRange { lower: all, upper: above };
@@ -172,9 +172,12 @@ fn rows_too_many_go_and_the_whole_of_every_table_comes_back() {
     world.assert_sound();
 }
 
+/// What somebody does to a journal.
+type Damage = fn(&World);
+
 #[test]
 fn an_index_is_never_made_from_damaged_evidence() {
-    let damages: [(&str, fn(&World)); 7] = [
+    let damages: [(&str, Damage); 7] = [
         ("record", |world| world.damage(Table::Records, &[&record_key("r", 2)], |row| row[80] ^= 1)),
         ("record", |world| world.plant(Table::Records, &[&record_key("r", 2)], None)),
         // The tail of a pinned run, and of a sealed one.
@@ -209,6 +212,46 @@ fn an_entry_that_a_seal_contradicts_is_refused() {
     let (_, refused) = world.rebuilt();
     let Err(RebuildError::Damaged(found)) = refused else { panic!("{refused:?}") };
     assert_eq!((found.noun, found.run.as_deref()), ("run row", Some("open")), "{found}");
+}
+
+#[test]
+fn a_head_pins_the_record_that_it_names() {
+    type Entries = [Vec<u8>; 2];
+    // Heads of two records and of three. Nothing was signed, so the tree can be built over whatever is there.
+    let wrong: [(&str, fn(Entries) -> Entries); 4] = [
+        ("another chain", |[first, second]| {
+            let at = first.iter().position(|byte| *byte == b':').unwrap() + 2;
+            let mut changed = first;
+            changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
+            [changed, second]
+        }),
+        ("exchanged", |[first, second]| [second, first]),
+        ("more than there are", |[first, second]| {
+            let more = String::from_utf8(second).unwrap().replace("\"records\":3", "\"records\":4");
+            [first, more.into_bytes()]
+        }),
+        ("another record's number", |[first, second]| {
+            let fewer = String::from_utf8(first).unwrap().replace("\"records\":2", "\"records\":1");
+            [fewer.into_bytes(), second]
+        }),
+    ];
+    for (name, change) in wrong {
+        let world = World::on_disk();
+        world.wrote("r", vec![note("1"), note("2")]);
+        assert_eq!(world.acme.pin_heads().unwrap(), 1);
+        world.wrote("r", vec![note("3")]);
+        assert_eq!(world.acme.pin_heads().unwrap(), 1);
+        let (world, sound) = world.rebuilt();
+        sound.unwrap();
+        let entries = change([0, 1].map(|index| world.acme.entry(index).unwrap().unwrap()));
+        for (index, entry) in (0u64..).zip(entries) {
+            world.plant(Table::Entries, &[&index.to_be_bytes()], Some(&entry));
+        }
+        let (world, refused) = world.rebuilt();
+        let Err(RebuildError::Damaged(found)) = refused else { panic!("{name}: {refused:?}") };
+        assert_eq!((found.noun, found.run.as_deref()), ("run row", Some("r")), "{name}: {found}");
+        assert!(world.acme.check(&mut |_| {}).unwrap().contradiction.is_some(), "{name}");
+    }
 }
 
 #[test]
