@@ -261,6 +261,7 @@ impl ExportLine {
     ///
     /// Members may come in any order; an unknown or repeated one is refused, and so is anything around the
     /// object, a carriage return included.
+    #[expect(clippy::missing_panics_doc, reason = "what a string in a text decodes to is text")]
     pub fn parse(line: &[u8]) -> Result<Self, ExportError> {
         check_frame(line)?;
         let mut raw = Vec::new();

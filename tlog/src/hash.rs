@@ -41,10 +41,9 @@ impl LeafHash {
         let used = (length + 9).div_ceil(64);
         let padded = blocks.get_mut(..used)?;
         let bytes = padded.as_flattened_mut();
-        bytes[1..length].copy_from_slice(entry);
-        bytes[length] = 0x80;
-        let end = bytes.len();
-        bytes[end - 8..].copy_from_slice(&(length as u64 * 8).to_be_bytes());
+        bytes.get_mut(1..length)?.copy_from_slice(entry);
+        *bytes.get_mut(length)? = 0x80;
+        *bytes.last_chunk_mut()? = (length as u64 * 8).to_be_bytes();
         Some(Self(digest(padded)))
     }
 

@@ -276,6 +276,12 @@ impl Tile {
         Ok(Self::from_hashes(split_hashes(bytes)))
     }
 
+    /// The hash over a full tile as it is served, for those who want nothing else of it. `None` where it is not full.
+    pub fn hash_of_served(bytes: &[u8]) -> Option<NodeHash> {
+        let (hashes, rest) = bytes.as_chunks::<HASH_BYTES>();
+        (rest.is_empty() && hashes.len() == usize::from(TILE_WIDTH)).then(|| over(hashes))
+    }
+
     /// Reads a tile from its stored form.
     ///
     /// # Errors
@@ -615,7 +621,10 @@ mod tests {
         for width in 0..=256u16 {
             let stored = tile.to_stored();
             assert_eq!(Tile::from_stored(&stored), Ok(tile.clone()), "{width}");
-            assert_eq!(Tile::from_served(&tile.to_served(width).unwrap(), width), Ok(tile.clone()));
+            let served = tile.to_served(width).unwrap();
+            assert_eq!(Tile::from_served(&served, width), Ok(tile.clone()));
+            let whole = (width == 256).then(|| mth(&vec![leaves(1)[0]; 256]));
+            assert_eq!(Tile::hash_of_served(&served), whole);
             let pushed = tile.push(leaves(1)[0].into());
             assert_eq!(pushed.is_err(), width == 256);
         }

@@ -226,16 +226,12 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        match std::env::var_os("RUNSEAL_BENCH_DIR") {
-            Some(dir) => {
-                fs::create_dir_all(&dir).unwrap();
-                Self { dir: dir.into(), temporary: None }
-            }
-            None => {
-                let temporary = TempDir::new().unwrap();
-                Self { dir: temporary.path().to_owned(), temporary: Some(temporary) }
-            }
+        if let Some(dir) = std::env::var_os("RUNSEAL_BENCH_DIR") {
+            fs::create_dir_all(&dir).unwrap();
+            return Self { dir: dir.into(), temporary: None };
         }
+        let temporary = TempDir::new().unwrap();
+        Self { dir: temporary.path().to_owned(), temporary: Some(temporary) }
     }
 
     /// A log of that size, made unless it is there.
@@ -247,6 +243,9 @@ impl Place {
         dir.to_str().unwrap().to_owned()
     }
 }
+
+/// A part of the benchmark, given where its files go and the policy.
+type Part = fn(&Place, &str);
 
 const SMALL: u64 = 1_000_000;
 const LARGE: u64 = 10_000_000;
@@ -315,7 +314,7 @@ struct Shape {
     text: String,
 }
 
-fn shapes() -> [Shape; 5] {
+fn shapes() -> [Shape; 6] {
     let sentence = "All work and no play makes a dull agent. ";
     let source = "fn main() {\n\tprintln!(\"Größe: {:?}\", \"\\\\\");\n}\n";
     let shape = |name, runs, records, text: String| Shape { name, runs, records, text };
@@ -324,7 +323,8 @@ fn shapes() -> [Shape; 5] {
         shape("records of 1 KiB", 10_000, 20, sentence.repeat(20)),
         shape("records of 130 bytes", 5_000, 100, String::new()),
         shape("records of 130 bytes, runs of two", 100_000, 2, String::new()),
-        shape("records of 500 KiB, text full of escapes", 100, 5, source.repeat(8_000)),
+        shape("records of 600 KiB, text full of escapes", 100, 5, source.repeat(8_000)),
+        shape("records of 600 KiB", 100, 5, sentence.repeat(15_000)),
     ]
 }
 
@@ -413,7 +413,7 @@ fn main() {
     let policy = place.dir.join("policy.txt");
     fs::write(&policy, format!("log {}\nquorum none\n", key().verifier())).unwrap();
     let policy = policy.to_str().unwrap();
-    let parts: [(&str, fn(&Place, &str), bool); 3] = [
+    let parts: [(&str, Part, bool); 3] = [
         ("exports", exports, true),
         ("audits", audits, true),
         ("large", large, std::env::var_os("RUNSEAL_BENCH_LARGE").is_some()),

@@ -105,7 +105,7 @@ struct AuditArgs {
     /// What is remembered from audit to audit; made where it does not exist.
     #[arg(long, env = "RUNSEAL_HISTORY")]
     history: Option<PathBuf>,
-    /// Keep no entries in the history: a tenth of the size, but vanished runs have no names.
+    /// Keep no entries in the history: half the size or less, but vanished runs have no names.
     #[arg(long, env = "RUNSEAL_HISTORY_LIGHT", value_parser = FalseyValueParser::new(), requires = "history")]
     history_light: bool,
     /// Where records are: an audit prefix (http(s)://…/audit/<tenant>) or an export file.

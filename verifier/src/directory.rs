@@ -152,20 +152,15 @@ pub fn vanished(before: &[Listed], after: &[Listed]) -> Vec<Finding> {
     gone.map(|Listed { index, log }| {
         let tenant = log.tenant();
         let now = after.iter().find(|listed| listed.log.tenant() == tenant);
-        match now {
-            Some(now) => {
-                let detail = format!(
-                    "tenant {tenant} was listed with the key {}, and is now with {}",
-                    log.vkey(),
-                    now.log.vkey()
-                );
-                Finding::new(FindingKind::TenantKey, detail).at_index(*index)
-            }
-            None => {
-                let detail = format!("tenant {tenant} was listed, and is no longer");
-                Finding::new(FindingKind::TenantDeleted, detail).at_index(*index)
-            }
-        }
+        let (kind, detail) = if let Some(now) = now {
+            let keys = (log.vkey(), now.log.vkey());
+            let detail =
+                format!("tenant {tenant} was listed with the key {}, and is now with {}", keys.0, keys.1);
+            (FindingKind::TenantKey, detail)
+        } else {
+            (FindingKind::TenantDeleted, format!("tenant {tenant} was listed, and is no longer"))
+        };
+        Finding::new(kind, detail).at_index(*index)
     })
     .take(NAMED_MAX)
     .collect()

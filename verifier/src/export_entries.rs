@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::history::{History, HistoryError, LOOSE_ENTRIES, LogHistory};
-use crate::ledger::{Ledger, Mark, RunEntries, add_segment};
+use crate::ledger::{Ledger, Mark, RunEntries, VisitRun, add_segment};
 
 /// Memory for entries before they go into the scratch history, and for each further part of them.
 const MEMORY_MAX: usize = 48 << 20;
@@ -93,7 +93,7 @@ impl ExportEntries {
 
 /// Where the marks of `run` start, or would. Run hashes are as good as random, so the place is nearly known.
 fn first_of(marks: &[Mark], run: u64) -> usize {
-    let share = u128::from(run) * marks.len() as u128 >> 64;
+    let share = (u128::from(run) * marks.len() as u128) >> 64;
     let mut start = usize::try_from(share).unwrap_or(0);
     let (mut end, mut step) = (start, 8);
     while start > 0 && marks[start - 1].run >= run {
@@ -134,10 +134,7 @@ impl RunEntries for ExportEntries {
         Ok(at.map(|at| Cow::Borrowed(&self.bytes[self.places[at].1.clone()])))
     }
 
-    fn for_each_run(
-        &self,
-        visit: &mut dyn FnMut(u64, &[Mark]) -> Result<(), HistoryError>,
-    ) -> Result<(), HistoryError> {
+    fn for_each_run(&self, visit: &mut VisitRun<'_>) -> Result<(), HistoryError> {
         if self.spilt {
             return Ledger::new(&self.scratch).for_each_run(0, visit);
         }

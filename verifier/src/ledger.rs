@@ -86,9 +86,13 @@ impl Mark {
 ///
 /// # Errors
 /// [`HistoryError`].
-pub(crate) fn add_segment(write: &WriteTransaction, log: u32, marks: &[Mark]) -> Result<(), HistoryError> {
-    debug_assert!(marks.is_sorted());
-    if marks.is_empty() {
+pub(crate) fn add_segment<'m>(
+    write: &WriteTransaction,
+    log: u32,
+    marks: impl IntoIterator<Item = &'m Mark>,
+) -> Result<(), HistoryError> {
+    let mut marks = marks.into_iter().peekable();
+    if marks.peek().is_none() {
         return Ok(());
     }
     let mut sizes = write.open_table(SEGMENT_SIZES)?;
@@ -97,14 +101,16 @@ pub(crate) fn add_segment(write: &WriteTransaction, log: u32, marks: &[Mark]) ->
         None => 0,
     };
     let mut segments = write.open_table(SEGMENTS)?;
-    for row in marks.chunks(ROW_MARKS) {
-        let mut bytes = Vec::with_capacity(row.len() * MARK_BYTES);
-        for mark in row {
+    let mut total = 0u64;
+    while let Some(first) = marks.peek().copied() {
+        let mut bytes = Vec::with_capacity(ROW_MARKS * MARK_BYTES);
+        for mark in marks.by_ref().take(ROW_MARKS) {
             mark.pack(&mut bytes);
+            total += 1;
         }
-        segments.insert((log, number, row[0].run, row[0].position()), bytes.as_slice())?;
+        segments.insert((log, number, first.run, first.position()), bytes.as_slice())?;
     }
-    sizes.insert((log, number), marks.len() as u64)?;
+    sizes.insert((log, number), total)?;
     Ok(())
 }
 
@@ -116,6 +122,9 @@ fn packed_marks(segment: u32, row: &[u8]) -> Result<&[[u8; MARK_BYTES]], History
 fn unpack_row(segment: u32, row: &[u8]) -> Result<Vec<Mark>, HistoryError> {
     Ok(packed_marks(segment, row)?.iter().map(Mark::unpack).collect())
 }
+
+/// Takes one run's hash and its marks in log order.
+pub type VisitRun<'v> = dyn FnMut(u64, &[Mark]) -> Result<(), HistoryError> + 'v;
 
 /// The entries of a verified log, by run.
 pub trait RunEntries {
@@ -138,10 +147,7 @@ pub trait RunEntries {
     ///
     /// # Errors
     /// [`HistoryError`], also of the visitor.
-    fn for_each_run(
-        &self,
-        visit: &mut dyn FnMut(u64, &[Mark]) -> Result<(), HistoryError>,
-    ) -> Result<(), HistoryError>;
+    fn for_each_run(&self, visit: &mut VisitRun<'_>) -> Result<(), HistoryError>;
 
     /// Everything that the log says of a run before index `end`, and whether there is more of it from there on.
     /// `None` where an entry is not kept.
@@ -184,18 +190,17 @@ impl RunEntries for LogHistory {
         Ok(self.entry(index)?.map(Cow::Owned))
     }
 
-    fn for_each_run(
-        &self,
-        visit: &mut dyn FnMut(u64, &[Mark]) -> Result<(), HistoryError>,
-    ) -> Result<(), HistoryError> {
+    fn for_each_run(&self, visit: &mut VisitRun<'_>) -> Result<(), HistoryError> {
         Ledger::new(self).for_each_run(0, visit)
     }
 }
 
+type SegmentRows = redb::Range<'static, (u32, u32, u64, u64), &'static [u8]>;
+
 /// One segment, read forward: rows of the store, or marks that were not stored.
 struct Cursor {
     segment: u32,
-    rows: Option<redb::Range<'static, (u32, u32, u64, u64), &'static [u8]>>,
+    rows: Option<SegmentRows>,
     row: std::vec::IntoIter<Mark>,
     next: Option<Mark>,
 }

@@ -77,7 +77,7 @@ fn record(
         let marks = marks.sorted();
         let unstored = next.is_none() && !history.keeps_tiles();
         if !unstored {
-            add_segment(&write, history.number, &marks.concat())?;
+            add_segment(&write, history.number, marks.iter().flatten())?;
         }
         {
             let mut table = write.open_table(PROGRESS)?;

@@ -263,7 +263,7 @@ fn plain_stretches(bytes: &[u8]) -> usize {
 
 /// `"`, `\` and the control characters below U+0020.
 fn is_special(byte: u8) -> bool {
-    (byte < b' ') | (byte == b'"') | (byte == b'\\')
+    byte < b' ' || byte == b'"' || byte == b'\\'
 }
 
 /// The characters that have an escape of two bytes in the compact form, and that escape's second byte.

@@ -219,6 +219,15 @@ fn a_history_kept_with_entries_and_without_by_turns_still_proves_a_fork() {
         let grown = auditor(&plane).audit(more);
         assert_eq!((grown.code, grown.report().counts.entries), (0, 90), "{}", grown.show());
     }
+    // Leaves up to these sizes were kept last without entries, and with them.
+    let all = plane.entries.clone();
+    for size in [200, 300] {
+        plane.entries.truncate(size);
+        let back = auditor(&plane).audit(&[]);
+        assert_eq!(back.code, 1, "{size}: {}", back.show());
+        assert!(back.kinds().contains(&Rollback) && !back.stdout.contains("too few"), "{}", back.show());
+        plane.entries.clone_from(&all);
+    }
     plane.entries.remove(100);
     let forked = auditor(&plane).audit(&[]);
     assert_eq!(forked.code, 1, "{}", forked.show());

@@ -56,8 +56,9 @@ fn audit(plane: &Plane, name: &str, url: &str, records: Option<&str>) -> Ended {
 
 fn gzip_bomb() -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let zeros = vec![0; 1 << 20];
     for _ in 0..1_024 {
-        encoder.write_all(&[0; 1 << 20]).unwrap();
+        encoder.write_all(&zeros).unwrap();
     }
     encoder.finish().unwrap()
 }
