@@ -27,7 +27,7 @@ fn with_tenants(tenants: &[&str]) -> Desk {
 }
 
 fn audit(desk: &Desk, url: &str, keys: &[&str]) -> Report {
-    let lines: String = keys.iter().map(|key| format!("log {key}\n")).collect();
+    let lines = keys.iter().map(|key| format!("log {key}\n")).collect::<Vec<_>>().concat();
     desk.write("policy", lines + "quorum none\n");
     let path = |name: &str| desk.path(name).to_str().unwrap().to_owned();
     let args =
