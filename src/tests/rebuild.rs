@@ -217,8 +217,9 @@ fn an_entry_that_a_seal_contradicts_is_refused() {
 #[test]
 fn a_head_pins_the_record_that_it_names() {
     type Entries = [Vec<u8>; 2];
+    type Change = fn(Entries) -> Entries;
     // Heads of two records and of three. Nothing was signed, so the tree can be built over whatever is there.
-    let wrong: [(&str, fn(Entries) -> Entries); 4] = [
+    let wrong: [(&str, Change); 4] = [
         ("another chain", |[first, second]| {
             let at = first.iter().position(|byte| *byte == b':').unwrap() + 2;
             let mut changed = first;
