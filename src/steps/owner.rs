@@ -41,8 +41,11 @@ pub(super) fn serve(shared: &Shared) {
 }
 
 /// Carries out what waits on the thread of a caller that would otherwise sleep, unless somebody is at it already: a
-/// lone caller is spared two changes of thread.
+/// lone caller is spared two changes of thread. Where callers are many they would make small batches of large ones.
 pub(super) fn help(shared: &Shared) {
+    if !shared.queue.lone_caller() {
+        return shared.queue.hand_over();
+    }
     if let Ok(mut chain) = shared.chain.try_lock() {
         let poisons = PoisonOnDrop(shared);
         let answered = settle_next(shared, &mut chain);

@@ -25,6 +25,8 @@ struct State {
     owner: Owner,
     /// Something was taken in since the thread last looked.
     stirred: bool,
+    /// The last batch was of one.
+    lone: bool,
 }
 
 /// What the thread that writes is doing.
@@ -65,6 +67,7 @@ impl Queue {
             refusing: None,
             owner: Owner::Working,
             stirred: false,
+            lone: true,
         };
         let StepLimits { waiting_max, waiting_bytes_max, .. } = *limits;
         Self { state: Mutex::new(state), filled: Condvar::new(), waiting_max, waiting_bytes_max }
@@ -92,6 +95,12 @@ impl Queue {
         if wake {
             self.filled.notify_one();
         }
+    }
+
+    /// Whether callers have come one at a time of late.
+    pub(super) fn lone_caller(&self) -> bool {
+        let state = self.lock();
+        state.lone && state.waiting.len() <= 1
     }
 
     /// Says that nobody else may see to what waits.
@@ -146,6 +155,9 @@ impl Queue {
             batch.push(append);
         }
         state.bytes -= bytes;
+        if !batch.is_empty() {
+            state.lone = batch.len() == 1;
+        }
         batch
     }
 
