@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use ::redb::{
-    Builder, Database, Durability, Range, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend,
-    Table, TableDefinition, TableError,
+    Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, Table,
+    TableDefinition, TableError,
 };
 
 use thiserror::Error;
@@ -169,7 +169,7 @@ impl Rewrite<'_> {
 
 impl Read for Rewrite<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
-        sheltered(|| Ok(self.0.get(key)?.map(|value| value.value().to_vec())))?
+        get(&self.0, key)
     }
 
     fn scan(
@@ -178,11 +178,7 @@ impl Read for Rewrite<'_> {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> Scanned,
     ) -> Result<(), EngineError> {
-        if range.is_empty() {
-            return Ok(());
-        }
-        let rows = sheltered(|| self.0.range::<&[u8]>(range.lower.as_slice()..range.upper.as_slice()))??;
-        show(rows, direction, visit)
+        scan(&self.0, range, direction, visit)
     }
 }
 
@@ -190,8 +186,7 @@ struct Snapshot(Option<ReadOnlyTable<&'static [u8], &'static [u8]>>);
 
 impl Read for Snapshot {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
-        let Some(rows) = &self.0 else { return Ok(None) };
-        sheltered(|| Ok(rows.get(key)?.map(|value| value.value().to_vec())))?
+        self.0.as_ref().map_or(Ok(None), |rows| get(rows, key))
     }
 
     fn scan(
@@ -200,17 +195,27 @@ impl Read for Snapshot {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> Scanned,
     ) -> Result<(), EngineError> {
-        let Some(rows) = self.0.as_ref().filter(|_| !range.is_empty()) else { return Ok(()) };
-        let rows = sheltered(|| rows.range::<&[u8]>(range.lower.as_slice()..range.upper.as_slice()))??;
-        show(rows, direction, visit)
+        self.0.as_ref().map_or(Ok(()), |rows| scan(rows, range, direction, visit))
     }
 }
 
-fn show(
-    mut rows: Range<'_, &'static [u8], &'static [u8]>,
+fn get(
+    rows: &impl ReadableTable<&'static [u8], &'static [u8]>,
+    key: &[u8],
+) -> Result<Option<Vec<u8>>, EngineError> {
+    sheltered(|| Ok(rows.get(key)?.map(|value| value.value().to_vec())))?
+}
+
+fn scan(
+    rows: &impl ReadableTable<&'static [u8], &'static [u8]>,
+    range: &KeyRange,
     direction: Direction,
     visit: &mut dyn FnMut(&[u8], &[u8]) -> Scanned,
 ) -> Result<(), EngineError> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    let mut rows = sheltered(|| rows.range::<&[u8]>(range.lower.as_slice()..range.upper.as_slice()))??;
     loop {
         let row = sheltered(|| {
             let row = match direction {
