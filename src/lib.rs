@@ -14,6 +14,7 @@
 //! | `plane` | the directory, its keys and files; the directory of tenants |
 //! | [`steps`] | the results of a run's steps, in a file of their own beside the journal |
 //! | `store` | the transaction, the engine behind it, the thread that commits |
+//! | `disk` | what files that are written in place ask of storage: [`Disk`] |
 //!
 //! Names, records and entries are those of `runseal-evidence`, trees, notes and keys those of
 //! `runseal-tlog`.
@@ -25,6 +26,7 @@ mod check;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod clock;
+mod disk;
 mod export;
 #[cfg(feature = "cli")]
 pub mod importer;
@@ -56,6 +58,7 @@ pub use self::chain::{
 };
 pub use self::check::{CheckPart, CheckProgress, CheckReport, RebuildReport};
 pub use self::clock::{Clock, ManualClock, SystemClock};
+pub use self::disk::{Disk, FileDisk};
 pub use self::export::{ExportError, ExportSummary};
 pub use self::index::{
     AbandonedRun, ActivityCursor, Admission, CANCELLATION_TEXT_BYTES_MAX, CancelError, Cancellation,

@@ -35,14 +35,12 @@
 //! | `owner`, `batch`, `queue` | the thread that writes: many steps, one sync |
 //! | `index` | where steps are; values stay in the file |
 //! | `check` | a tenant's concluded runs, held against the file of their steps |
-//! | `disk` | what the store asks of storage, and a file that gives it |
 //! | `limits`, `error` | ceilings and refusals |
 //!
 //! The format is that of [`runseal_evidence::steps`].
 
 mod batch;
 mod check;
-mod disk;
 mod error;
 mod index;
 mod limits;
@@ -59,7 +57,6 @@ pub use runseal_evidence::steps::{
 
 pub use self::{
     check::{StepsCheck, check, read_for_audit},
-    disk::{FileDisk, StepDisk},
     error::{DeviceCall, LimitKind, OpenError, StepError},
     limits::StepLimits,
     open::Opening,

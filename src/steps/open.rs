@@ -6,11 +6,11 @@ use runseal_evidence::steps::{
     StepsFault, StoreId,
 };
 
-use super::disk::{StepDisk, read_exact_at};
 use super::error::{DeviceCall, OpenError};
 use super::index::{Index, Place};
 use super::read_ahead::{Part, read_ahead};
 use super::store::read_step;
+use crate::disk::{Disk, read_exact_at};
 
 /// What opening found and did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) struct Opened {
 }
 
 /// Reads the whole of `disk`, which may hold steps of `only` alone where that is given.
-pub(super) fn open(disk: &dyn StepDisk, only: Option<&TenantId>) -> Result<Opened, OpenError> {
+pub(super) fn open(disk: &dyn Disk, only: Option<&TenantId>) -> Result<Opened, OpenError> {
     let size = disk.size().map_err(DeviceCall::Size.failed_to_open())?;
     let mut start = vec![0; HEADER_BYTES.min(usize::try_from(size).unwrap_or(HEADER_BYTES))];
     read_exact_at(disk, &mut start, 0).map_err(DeviceCall::Read.failed_to_open())?;
@@ -45,7 +45,7 @@ pub(super) fn open(disk: &dyn StepDisk, only: Option<&TenantId>) -> Result<Opene
     }
 }
 
-fn create(disk: &dyn StepDisk) -> Result<Opened, OpenError> {
+fn create(disk: &dyn Disk) -> Result<Opened, OpenError> {
     let mut id = [0; 16];
     getrandom::fill(&mut id)?;
     let header = Header { id: StoreId::from_bytes(id) };
@@ -56,12 +56,7 @@ fn create(disk: &dyn StepDisk) -> Result<Opened, OpenError> {
     Ok(Opened { index: Index::new(chain.at()), chain, opening })
 }
 
-fn replay(
-    disk: &dyn StepDisk,
-    size: u64,
-    header: Header,
-    only: Option<&TenantId>,
-) -> Result<Opened, OpenError> {
+fn replay(disk: &dyn Disk, size: u64, header: Header, only: Option<&TenantId>) -> Result<Opened, OpenError> {
     let mut scan = Scan::behind(header);
     let mut index = Index::new(HEADER_BYTES as u64);
     read_ahead(disk, size, |part| {
@@ -85,7 +80,7 @@ fn replay(
 
 /// Enters a frame that was read, under the same rules as one that is appended, ceilings apart.
 fn admit(
-    disk: &dyn StepDisk,
+    disk: &dyn Disk,
     id: &StoreId,
     index: &mut Index,
     frame: &Frame<'_>,

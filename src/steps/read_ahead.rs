@@ -5,8 +5,8 @@ use std::thread;
 
 use runseal_evidence::steps::{Digested, HEADER_BYTES, StepsFault};
 
-use super::disk::{StepDisk, read_exact_at};
 use super::error::{DeviceCall, OpenError};
+use crate::disk::{Disk, read_exact_at};
 
 /// A part of a file, in order.
 pub(super) enum Part<'a> {
@@ -24,7 +24,7 @@ const AHEAD: usize = 1;
 
 /// Reads `disk`, of `size` bytes, from behind the header on, and hands all of it to `take`, on this thread.
 pub(super) fn read_ahead(
-    disk: &dyn StepDisk,
+    disk: &dyn Disk,
     size: u64,
     take: impl FnMut(Part<'_>) -> Result<(), StepsFault>,
 ) -> Result<(), OpenError> {
@@ -66,7 +66,7 @@ fn take_up(
 
 /// Reads a file in parts, each with the bytes that the one before it left over.
 struct Reader<'a> {
-    disk: &'a dyn StepDisk,
+    disk: &'a dyn Disk,
     size: u64,
     at: u64,
     /// The buffer of the next part, of which the first `start` bytes are filled.

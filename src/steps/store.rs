@@ -16,7 +16,6 @@ use runseal_evidence::steps::{
 };
 
 use super::batch::Append;
-use super::disk::{FileDisk, StepDisk, read_exact_at};
 use super::error::{LimitKind, OpenError, StepError};
 use super::index::{Index, Place, Run};
 use super::limits::StepLimits;
@@ -24,6 +23,7 @@ use super::open::{Opening, open};
 use super::owner::{Flushes, Recorded, help, serve};
 use super::queue::Queue;
 use super::run::StepRun;
+use crate::disk::{Disk, FileDisk, LockError, read_exact_at};
 use crate::store::StoreError;
 use crate::store::ack::{Ack, ack};
 
@@ -40,7 +40,7 @@ struct Inner {
 
 /// What handles and the writing thread share.
 pub(super) struct Shared {
-    pub(super) disk: Box<dyn StepDisk>,
+    pub(super) disk: Box<dyn Disk>,
     pub(super) id: StoreId,
     pub(super) index: RwLock<Index>,
     pub(super) queue: Queue,
@@ -105,13 +105,21 @@ fn flatten(answer: Result<Result<Recorded, StepError>, StoreError>) -> Result<Re
     answer.unwrap_or(Err(StepError::Unanswered))
 }
 
+/// The file at `path`, made where there is none, and kept from other handles.
+fn locked(path: &Path) -> Result<FileDisk, OpenError> {
+    FileDisk::open_locked(path).map_err(|error| match error {
+        LockError::InUse => OpenError::InUse { path: path.to_owned() },
+        LockError::Io(error) => OpenError::File { path: path.to_owned(), error },
+    })
+}
+
 impl StepStore {
     /// Opens the file at `path`, for any tenants, and makes it where there is none.
     ///
     /// # Errors
     /// A file that is in use, something else, of another version or damaged; no byte of it is changed then.
     pub fn open(path: impl AsRef<Path>, limits: StepLimits) -> Result<Self, OpenError> {
-        Self::start(Box::new(FileDisk::open(path.as_ref())?), None, limits)
+        Self::start(Box::new(locked(path.as_ref())?), None, limits)
     }
 
     /// Opens the file `<tenant>.steps` in `dir`, for this tenant alone, and makes it where there is none.
@@ -120,18 +128,18 @@ impl StepStore {
     /// As [`StepStore::open`]; also a file that holds steps of another tenant.
     pub fn open_in(dir: impl AsRef<Path>, tenant: &TenantId, limits: StepLimits) -> Result<Self, OpenError> {
         let path = dir.as_ref().join(format!("{tenant}.steps"));
-        Self::start(Box::new(FileDisk::open(&path)?), Some(tenant.clone()), limits)
+        Self::start(Box::new(locked(&path)?), Some(tenant.clone()), limits)
     }
 
     /// Opens a store on a device of the caller's, for any tenants. No other store may use it meanwhile.
     ///
     /// # Errors
     /// As [`StepStore::open`].
-    pub fn open_on(disk: impl StepDisk, limits: StepLimits) -> Result<Self, OpenError> {
+    pub fn open_on(disk: impl Disk, limits: StepLimits) -> Result<Self, OpenError> {
         Self::start(Box::new(disk), None, limits)
     }
 
-    fn start(disk: Box<dyn StepDisk>, only: Option<TenantId>, limits: StepLimits) -> Result<Self, OpenError> {
+    fn start(disk: Box<dyn Disk>, only: Option<TenantId>, limits: StepLimits) -> Result<Self, OpenError> {
         let opened = open(&*disk, only.as_ref())?;
         let (id, index, chain) = (*opened.chain.id(), RwLock::new(opened.index), Mutex::new(opened.chain));
         let (queue, flushes) = (Queue::new(&limits), Flushes::default());
@@ -336,7 +344,7 @@ impl Shared {
 
 /// Reads the step at `place` and checks it: against the head before it, its own head, and what was there when
 /// it was synced or the file opened.
-pub(super) fn read_step(disk: &dyn StepDisk, id: &StoreId, place: Place) -> Result<Step, StepError> {
+pub(super) fn read_step(disk: &dyn Disk, id: &StoreId, place: Place) -> Result<Step, StepError> {
     let at = place.at;
     let damaged = |fault| StepError::Damaged { at, fault: Box::new(fault) };
     let payload_bytes = usize::try_from(place.payload_bytes).unwrap_or(usize::MAX);

@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use runseal::steps::{DeviceCall, StepDisk};
+use runseal::Disk;
+use runseal::steps::DeviceCall;
 
 /// Handles of one device.
 #[derive(Clone, Default)]
@@ -125,7 +126,7 @@ impl Device {
     }
 }
 
-impl StepDisk for Device {
+impl Disk for Device {
     fn size(&self) -> io::Result<u64> {
         let mut state = self.state();
         Self::check(&mut state, DeviceCall::Size)?;

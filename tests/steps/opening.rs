@@ -2,9 +2,10 @@
 
 use std::{fs, io};
 
+use runseal::Disk;
 use runseal::evidence::steps::HeaderFault;
 use runseal::steps::{
-    DeviceCall, FrameFault, OpenError, Recorded, StepDisk, StepError, StepLimits, StepStore, StepsFault,
+    DeviceCall, FrameFault, OpenError, Recorded, StepError, StepLimits, StepStore, StepsFault,
 };
 
 use crate::step_file::{Fields, File, ID};
@@ -220,7 +221,7 @@ fn a_device_that_cannot_be_read_is_not_a_torn_file() {
 
 /// A device that gives itself more bytes than it has.
 struct Short(Device);
-impl StepDisk for Short {
+impl Disk for Short {
     fn size(&self) -> io::Result<u64> {
         Ok(self.0.size()? + 50)
     }

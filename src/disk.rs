@@ -1,15 +1,13 @@
-//! What the store asks of storage, and a file that gives it.
+//! What files that are written in place ask of storage, and a file that gives it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 
-use super::error::OpenError;
-
-/// Bytes on a device. Only one store uses them at a time.
+/// Bytes on a device. Only one handle uses them at a time.
 ///
 /// Places are given with each call, so that no position can be left behind by a call that failed.
-pub trait StepDisk: Send + Sync + 'static {
+pub trait Disk: Send + Sync + 'static {
     /// How many bytes there are.
     fn size(&self) -> io::Result<u64>;
 
@@ -26,48 +24,65 @@ pub trait StepDisk: Send + Sync + 'static {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A locked file.
+/// A file.
 #[derive(Debug)]
 pub struct FileDisk(File);
+
+/// Why a file is not opened as a disk.
+#[derive(Debug)]
+pub(crate) enum LockError {
+    /// Another handle, in this process or another, has it open.
+    InUse,
+    /// It cannot be opened or locked.
+    Io(io::Error),
+}
+
+impl From<io::Error> for LockError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
 
 impl FileDisk {
     /// Opens the file at `path`, made empty (and readable by its owner alone) where there is none, and locks it.
     ///
     /// The name is durable when this returns.
-    ///
-    /// # Errors
-    /// [`OpenError::InUse`] while another handle, in this process or another, has the file open.
-    pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let failed = |error| OpenError::File { path: path.to_owned(), error };
+    pub(crate) fn open_locked(path: &Path) -> Result<Self, LockError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(path).map_err(failed)?;
+        let file = owner_only(&mut options).open(path)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { path: path.to_owned() }),
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::WouldBlock) => return Err(LockError::InUse),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         // Also where the file was there: its maker may have died before this.
-        sync_parent(path).map_err(failed)?;
+        sync_parent(path)?;
         Ok(Self(file))
     }
 }
 
+/// A file that these options make is readable and writable by its owner alone.
+pub(crate) fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
+}
+
+/// Makes a name in the directory of `path` durable.
 #[cfg(unix)]
-fn sync_parent(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Elsewhere a directory cannot be opened as a file; its entries are durable with the file.
 #[cfg(not(unix))]
-fn sync_parent(_: &Path) -> io::Result<()> {
+pub(crate) fn sync_parent(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-impl StepDisk for FileDisk {
+impl Disk for FileDisk {
     fn size(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }
@@ -114,7 +129,7 @@ impl StepDisk for FileDisk {
 ///
 /// # Errors
 /// Those of the disk; `UnexpectedEof` where it ends before.
-pub(super) fn read_exact_at(disk: &dyn StepDisk, mut buffer: &mut [u8], mut at: u64) -> io::Result<()> {
+pub(crate) fn read_exact_at(disk: &dyn Disk, mut buffer: &mut [u8], mut at: u64) -> io::Result<()> {
     while !buffer.is_empty() {
         match disk.read_at(buffer, at) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
