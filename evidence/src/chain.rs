@@ -117,6 +117,12 @@ impl ChainHash {
         }
         if wrong == 0 { Ok(Self(bytes)) } else { Err(ChainHashError) }
     }
+
+    /// Whether [`Self::from_hex`] reads them.
+    pub(crate) fn is_hex(digits: &[u8; 64]) -> bool {
+        let is_digit = |digit: u8| digit.wrapping_sub(b'0') < 10 || digit.wrapping_sub(b'a') < 6;
+        digits.iter().fold(true, |all, digit| all & is_digit(*digit))
+    }
 }
 
 impl FromStr for ChainHash {

@@ -18,7 +18,7 @@ use crate::{
     chain::{ChainHash, ChainHashError},
     decimal,
     json::{self, Json, JsonError, Object},
-    name::{Base, NameError, OriginError, Outcome, RunId, TenantId},
+    name::{self, Base, NameError, OriginError, Outcome, RunId, TenantId},
 };
 
 /// The entry version this build writes and reads.
@@ -265,7 +265,8 @@ impl TenantLog {
 /// A seal or head as it stands in its bytes: read whole and held to every rule, but copied nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryView<'a> {
-    chain: ChainHash,
+    /// Hexadecimal digits of a [`ChainHash`].
+    chain: &'a [u8; 64],
     outcome: Option<&'a str>,
     records: RecordCount,
     run: &'a str,
@@ -300,8 +301,10 @@ impl<'a> EntryView<'a> {
     }
 
     /// The entry by itself.
+    #[expect(clippy::missing_panics_doc, reason = "the digits were looked at when it was read")]
     pub fn to_entry(&self) -> Entry {
         let &Self { chain, outcome, records, run, tenant } = self;
+        let chain = ChainHash::from_hex(chain).expect("the digits were looked at");
         let (run, tenant) = (RunId::checked(run), TenantId::checked(tenant));
         match outcome {
             Some(outcome) => {
@@ -317,46 +320,56 @@ struct Plain<'a>(&'a str);
 
 impl<'a> Plain<'a> {
     fn entry(mut self) -> Option<EntryView<'a>> {
-        self.skip(r#"{"chain":""#)?;
-        let (chain, rest) = self.0.split_at_checked(64)?;
-        self.0 = rest;
-        let chain = chain.parse().ok()?;
-        self.skip(r#"","kind":""#)?;
-        let outcome = match self.until_quote()? {
-            "seal" => {
-                self.skip(r#","outcome":""#)?;
-                Some(self.until_quote()?)
+        self.skip(br#"{"chain":""#)?;
+        let chain = self.take()?;
+        if !ChainHash::is_hex(chain) {
+            return None;
+        }
+        self.skip(br#"","kind":""#)?;
+        let outcome = match self.take()? {
+            b"seal" => {
+                self.skip(br#"","outcome":""#)?;
+                Some(self.outcome()?)
             }
-            "head" => None,
+            b"head" => None,
             _ => return None,
         };
-        outcome.map_or(Ok(()), Outcome::check).ok()?;
-        self.skip(r#","records":"#)?;
-        let digits = self.0.bytes().position(|byte| byte == b',')?;
-        let (records, rest) = self.0.split_at(digits);
+        self.skip(br#"","records":"#)?;
+        let (records, rest) = decimal::split(self.0)?;
         self.0 = rest;
-        let records = RecordCount::new(decimal::parse(records)?)?;
-        self.skip(r#","run":""#)?;
-        let run = self.until_quote()?;
-        RunId::check(run).ok()?;
-        self.skip(r#","tenant":""#)?;
-        let tenant = self.until_quote()?;
-        TenantId::check(tenant).ok()?;
-        (self.0 == r#","v":1}"#).then_some(EntryView { chain, outcome, records, run, tenant })
+        let records = RecordCount::new(records)?;
+        self.skip(br#","run":""#)?;
+        let run = self.identifier()?;
+        self.skip(br#"","tenant":""#)?;
+        let tenant = self.identifier()?;
+        (self.0 == r#"","v":1}"#).then_some(EntryView { chain, outcome, records, run, tenant })
     }
 
-    fn skip(&mut self, expected: &str) -> Option<()> {
-        self.0 = self.0.strip_prefix(expected)?;
-        Some(())
+    #[inline]
+    fn skip<const N: usize>(&mut self, expected: &[u8; N]) -> Option<()> {
+        (self.take()? == expected).then_some(())
     }
 
-    /// A string of printable ASCII in which nothing is escaped, and its closing quote.
-    fn until_quote(&mut self) -> Option<&'a str> {
-        let end =
-            self.0.bytes().position(|byte| matches!(byte, b'"' | b'\\') || !(b' '..=b'~').contains(&byte))?;
-        let (text, rest) = self.0.split_at_checked(end)?;
-        self.0 = rest.strip_prefix('"')?;
-        Some(text)
+    #[inline]
+    fn take<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
+        let taken = self.0.as_bytes().first_chunk()?;
+        self.0 = self.0.get(N..)?;
+        Some(taken)
+    }
+
+    /// An outcome in which nothing is escaped.
+    #[inline]
+    fn outcome(&mut self) -> Option<&'a str> {
+        let (outcome, rest) = self.0.split_at_checked(json::plain_length(self.0.as_bytes()))?;
+        self.0 = rest;
+        Outcome::check(outcome).is_ok().then_some(outcome)
+    }
+
+    #[inline]
+    fn identifier(&mut self) -> Option<&'a str> {
+        let (identifier, rest) = name::split_identifier(self.0)?;
+        self.0 = rest;
+        Some(identifier)
     }
 }
 

@@ -20,7 +20,7 @@ use std::{borrow::Cow, fmt};
 use self::scanner::{Form, Scanner};
 pub(crate) use self::{
     envelope::Envelope,
-    string::{push_string, text_of},
+    string::{plain_length, push_string, text_of},
 };
 
 /// Deepest nesting of arrays and objects in a value. `[[1]]` is nested two deep, `1` not at all.

@@ -292,13 +292,43 @@ fn check_length(value: &str, max: usize) -> Result<(), NameRule> {
 }
 
 fn check_identifier(value: &str) -> Result<(), NameRule> {
-    let lower_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    check_length(value, 64)?;
-    if !value.bytes().all(|byte| lower_or_digit(byte) || matches!(byte, b'.' | b'_' | b'-')) {
+    check_length(value, IDENTIFIER_BYTES_MAX)?;
+    if identifier_length(value.as_bytes()) < value.len() {
         return Err(NameRule::LowerAlphabet);
     }
     if value.bytes().next().is_some_and(lower_or_digit) { Ok(()) } else { Err(NameRule::StartsLowerOrDigit) }
 }
+
+/// The [`TenantId`] or [`RunId`] that `text` starts with, as long as it can be, and what follows it.
+#[inline]
+pub(crate) fn split_identifier(text: &str) -> Option<(&str, &str)> {
+    let (identifier, rest) = text.split_at_checked(identifier_length(text.as_bytes()))?;
+    check_length(identifier, IDENTIFIER_BYTES_MAX).ok()?;
+    identifier.bytes().next().is_some_and(lower_or_digit).then_some((identifier, rest))
+}
+
+/// Longest identifier.
+const IDENTIFIER_BYTES_MAX: usize = 64;
+
+/// How many of the first bytes an identifier can have.
+fn identifier_length(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| IDENTIFIER[usize::from(**byte)]).count()
+}
+
+const fn lower_or_digit(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
+}
+
+/// Whether an identifier can have the byte. An auditor looks at millions of identifiers; this takes least time.
+const IDENTIFIER: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0u8;
+    while byte < 128 {
+        table[byte as usize] = lower_or_digit(byte) || matches!(byte, b'.' | b'_' | b'-');
+        byte += 1;
+    }
+    table
+};
 
 fn check_kind(value: &str) -> Result<(), NameRule> {
     check_length(value, 64)?;

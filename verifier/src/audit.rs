@@ -27,7 +27,8 @@ use crate::export;
 use crate::finder::Finder;
 use crate::history::{History, LogHistory, Remembered};
 use crate::judge;
-use crate::ledger::{Ledger, Mark};
+use crate::ledger::Ledger;
+use crate::mark::MarkSorter;
 use crate::progress::Progress;
 use crate::recorder::Recorder;
 use crate::records::RecordSource;
@@ -448,7 +449,7 @@ impl Run<'_> {
     }
 
     /// Fetches, authenticates and keeps the entries from the known ones on. What [`Recorder::finish`] gives back.
-    async fn entries(&mut self, examiner: &Arc<Examiner>) -> Result<Vec<Vec<Mark>>, Failure> {
+    async fn entries(&mut self, examiner: &Arc<Examiner>) -> Result<MarkSorter, Failure> {
         let tiles = examiner.leaf_tiles();
         let bar = self.progress.bar("entries", (tiles.end - tiles.start) * 256);
         let units = (tiles.start..tiles.end).step_by(usize::try_from(UNIT_TILES).expect("a small number"));
@@ -460,7 +461,7 @@ impl Run<'_> {
                 async move { (unit, examined.await) }
             })
             .buffered(self.audit.jobs);
-        let recorder = Recorder::start(self.history.clone());
+        let recorder = Recorder::start(self.history.clone(), examiner.tree().size());
         let mut sum = EntrySum { gapless: true, ..EntrySum::default() };
         while let Some((unit, batch)) = batches.next().await {
             let batch = batch?;
@@ -510,7 +511,7 @@ impl Run<'_> {
         if let Some(broken) = batch.broken_at {
             sum.gapless = false;
             batch.tiles.retain(|tile| tile.index < broken);
-            batch.marks.retain(|mark| mark.index / 256 < broken);
+            batch.marks.retain(|mark| mark.index() / 256 < broken);
         }
         recorder.push(batch).await;
     }
@@ -520,10 +521,10 @@ impl Run<'_> {
         &mut self,
         size: u64,
         examiner: Arc<Examiner>,
-        unstored: Vec<Vec<Mark>>,
+        unstored: MarkSorter,
     ) -> Result<(), Failure> {
         let history = self.history.clone();
-        let suspects = blocking(move || judge::suspects(&history, &unstored)).await??;
+        let suspects = blocking(move || judge::suspects(&history, unstored)).await??;
         let finder = Finder::new(&self.history, &self.audit.source, size).with(examiner);
         let mut found = Vec::new();
         for suspect in &suspects {

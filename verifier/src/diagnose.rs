@@ -18,7 +18,8 @@ use crate::clock;
 use crate::entries::Examiner;
 use crate::error::Failure;
 use crate::history::{HistoryError, LogHistory};
-use crate::ledger::{Ledger, Mark};
+use crate::ledger::Ledger;
+use crate::mark::Mark;
 use crate::source::LogSource;
 use crate::tree::{LeafTile, SignedTree};
 
@@ -263,9 +264,9 @@ fn fresh_within(now: &[Listed], old_leaves: &HashSet<NodeHash>, before: &[Listed
 /// Whether a run has an entry before index `end`, which both trees share.
 fn remains(history: &LogHistory, (tenant, run): &Name, end: u64) -> Result<bool, HistoryError> {
     let marks = Ledger::new(history).marks(Mark::run_hash(history.run_key(), tenant, run))?;
-    for mark in marks.iter().take_while(|mark| mark.index < end) {
+    for mark in marks.iter().take_while(|mark| mark.index() < end) {
         if history
-            .entry(mark.index)?
+            .entry(mark.index())?
             .and_then(|entry| crate::judge::name_of(&entry))
             .is_some_and(|name| name.1 == *run)
         {

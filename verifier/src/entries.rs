@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use runseal_evidence::entry::{Entry, EntryView, Recognised};
 use runseal_evidence::finding::{Finding, FindingKind};
@@ -14,8 +14,8 @@ use runseal_tlog::tile::{TILE_WIDTH, Tile, TileKind, TilePath, tile_width};
 
 use crate::history::LogHistory;
 use crate::judge;
-use crate::ledger::{Mark, MarkKind};
-use crate::source::{Fetched, FileBuffer, LogSource, SourceError};
+use crate::mark::{Mark, MarkKind};
+use crate::source::{BUNDLE_BYTES_USUAL, Fetched, FileBuffer, LogSource, SourceError};
 use crate::tree::{LeafTile, SignedTree};
 
 /// Faults named in one tile; the first few tell what happened.
@@ -72,7 +72,12 @@ pub struct Examiner {
     run_key: [u8; 16],
     keeps_entries: bool,
     keeps_tiles: bool,
+    /// Memory to read files into, for whoever reads next.
+    buffers: Mutex<Vec<FileBuffers>>,
 }
+
+/// Memory for a tile and for its bundle.
+type FileBuffers = (FileBuffer, FileBuffer);
 
 impl Examiner {
     /// Examines entries from `known` on against `tree`, for `history`.
@@ -86,6 +91,7 @@ impl Examiner {
             run_key: *history.run_key(),
             keeps_entries,
             keeps_tiles,
+            buffers: Mutex::default(),
         }
     }
 
@@ -153,8 +159,12 @@ impl Examiner {
 
     /// The same of a static tree, and the bytes read.
     fn examine_files(&self, root: &Path, tiles: Range<u64>, bundle_limit: usize) -> (Examined, u64) {
-        let mut examined = Examined::default();
-        let (mut tile_buffer, mut bundle_buffer) = (FileBuffer::default(), FileBuffer::default());
+        let count = usize::try_from(tiles.end.saturating_sub(tiles.start)).unwrap_or(0);
+        let marks = Vec::with_capacity(count * usize::from(TILE_WIDTH));
+        let mut examined = Examined { marks, ..Examined::default() };
+        // A lock that a panic left behind holds memory that is written over.
+        let spare = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let (mut tile_buffer, mut bundle_buffer) = spare.unwrap_or_default();
         let mut bytes = 0;
         for index in tiles {
             let path = self.leaf_path(TileKind::Hashes { level: 0 }, index);
@@ -167,6 +177,11 @@ impl Examiner {
             if examined.oversized {
                 return (Examined { oversized: true, ..Examined::default() }, bytes);
             }
+        }
+        // One that a very long bundle was read into is not kept.
+        if bundle_limit <= BUNDLE_BYTES_USUAL {
+            let buffers = (tile_buffer, bundle_buffer);
+            self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffers);
         }
         (examined, bytes)
     }
@@ -270,7 +285,7 @@ impl Examiner {
         {
             let kind = if view.is_seal() { MarkKind::Seal } else { MarkKind::Head };
             let run = Mark::name_hash(&self.run_key, view.tenant(), view.run());
-            return out.marks.push(Mark { run, index, kind, records: view.records().get() });
+            return out.marks.push(Mark::new(run, index, kind, view.records().get()));
         }
         let (tenant, run, kind, records) = match Entry::recognise(bytes) {
             Recognised::Ours(Entry::Seal(seal)) => (seal.tenant, seal.run, MarkKind::Seal, seal.records),
@@ -298,7 +313,7 @@ impl Examiner {
             out.findings.push(finding.in_run(&run).at_index(index));
         }
         let run = Mark::run_hash(&self.run_key, &tenant, &run);
-        out.marks.push(Mark { run, index, kind, records: records.get() });
+        out.marks.push(Mark::new(run, index, kind, records.get()));
     }
 }
 

@@ -30,10 +30,11 @@ use crate::history::History;
 #[cfg(feature = "cli")]
 use crate::history::LogHistory;
 use crate::judge;
-use crate::ledger::{Mark, MarkKind, RunEntries as _};
+use crate::ledger::RunEntries as _;
 #[cfg(feature = "cli")]
 use crate::lines::BUFFER_BYTES;
 use crate::lines::LineReader;
+use crate::mark::{Mark, MarkKind};
 #[cfg(feature = "cli")]
 use crate::progress::Progress;
 use crate::runs;
@@ -276,7 +277,7 @@ impl<'k> ExportCheck<'k> {
             self.report.findings.push(finding.in_run(run).at_index(index));
         }
         let run = Mark::run_hash(self.log.run_key(), tenant, run);
-        self.log.add(Mark { run, index, kind, records: records.get() }, entry.as_bytes())?;
+        self.log.add(Mark::new(run, index, kind, records.get()), entry.as_bytes())?;
         Ok(())
     }
 

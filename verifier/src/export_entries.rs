@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::history::{History, HistoryError, LOOSE_ENTRIES, LogHistory};
-use crate::ledger::{Ledger, Mark, RunEntries, VisitRun, add_segment};
+use crate::ledger::{Ledger, RunEntries, VisitRun, add_segment};
+use crate::mark::Mark;
 
 /// Memory for entries before they go into the scratch history, and for each further part of them.
 const MEMORY_MAX: usize = 48 << 20;
@@ -52,7 +53,7 @@ impl ExportEntries {
         self.marks.push(mark);
         let start = self.bytes.len();
         self.bytes.extend_from_slice(entry);
-        self.places.push((mark.index, start..self.bytes.len()));
+        self.places.push((mark.index(), start..self.bytes.len()));
         if self.bytes.len() + self.marks.len() * OVERHEAD > self.memory_max { self.spill() } else { Ok(()) }
     }
 
@@ -83,7 +84,7 @@ impl ExportEntries {
                 loose.insert((log, index), &self.bytes[place])?;
             }
         }
-        add_segment(&write, log, &self.marks)?;
+        add_segment(&write, log, self.marks.iter().copied())?;
         write.commit()?;
         self.marks.clear();
         self.bytes.clear();
@@ -147,13 +148,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ledger::MarkKind;
+    use crate::mark::MarkKind;
 
     fn entries(memory_max: usize, added: &[(u64, u64, String)]) -> ExportEntries {
         let scratch = History::in_memory([7; 16]).unwrap();
         let mut entries = ExportEntries { memory_max, ..ExportEntries::new(scratch, "log").unwrap() };
         for (run, index, entry) in added {
-            let mark = Mark { run: *run, index: *index, kind: MarkKind::Head, records: 1 };
+            let mark = Mark::new(*run, *index, MarkKind::Head, 1);
             entries.add(mark, entry.as_bytes()).unwrap();
         }
         entries.settle().unwrap();
@@ -192,7 +193,7 @@ mod tests {
                     added.iter().filter(|(of, ..)| of == run).map(|(_, index, _)| *index).collect();
                 expected.sort_unstable();
                 let indexes = |entries: &ExportEntries| -> Vec<u64> {
-                    RunEntries::marks(entries, *run).unwrap().iter().map(|mark| mark.index).collect()
+                    RunEntries::marks(entries, *run).unwrap().iter().map(Mark::index).collect()
                 };
                 prop_assert_eq!(indexes(&memory), expected.clone());
                 if !has_repeats(&added) {

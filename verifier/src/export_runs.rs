@@ -10,7 +10,8 @@ use runseal_evidence::report::NotChecked;
 
 use crate::history::HistoryError;
 use crate::judge;
-use crate::ledger::{Mark, RunEntries};
+use crate::ledger::RunEntries;
+use crate::mark::Mark;
 use crate::runs::{Pinned, RunCheck};
 use crate::steps::{Against, Held};
 
@@ -156,7 +157,7 @@ impl<'k> RunBlocks<'k> {
         self.seen.sort_unstable();
         if let Some(pair) = self.seen.windows(2).find(|pair| pair[0] == pair[1]) {
             let marks = entries.marks(pair[0])?;
-            let entry = marks.first().map(|mark| entries.entry(mark.index)).transpose()?.flatten();
+            let entry = marks.first().map(|mark| entries.entry(mark.index())).transpose()?.flatten();
             let found = Finding::new(FindingKind::Malformed, "a run has more than one block");
             self.findings.push(match entry.and_then(|entry| judge::name_of(&entry)) {
                 Some((_, run)) => found.in_run(&run),
@@ -170,7 +171,7 @@ impl<'k> RunBlocks<'k> {
             }
             let mut names: Vec<(TenantId, RunId)> = Vec::new();
             for mark in marks {
-                let entry = entries.entry(mark.index)?;
+                let entry = entries.entry(mark.index())?;
                 match entry.and_then(|entry| judge::name_of(&entry)) {
                     Some(name) if !names.contains(&name) => names.push(name),
                     _ => {}

@@ -2,7 +2,7 @@
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | `meta` | `format`, `run-key` | [`FORMAT`]; a random key in hex, see [`Mark`](crate::ledger::Mark) |
+//! | `meta` | `format`, `run-key` | [`FORMAT`]; a random key in hex, see [`Mark`](crate::mark::Mark) |
 //! | `logs` | origin | log number |
 //! | `checkpoints` | log, size, 0 first seen or 1 seen last | POSIX seconds when seen, then the note |
 //! | `tiles` | log, level, index | the tile's hashes, authenticated; of level 0 in a light history alone |
@@ -10,7 +10,7 @@
 //! | `bundles` | log, index | the bundle whole, as format 1 kept it beside its level 0 tile |
 //! | `loose_entries` | log, index | an entry of a partial export; only in scratch histories |
 //! | `progress` | log | entries verified, runs entered, segments judged |
-//! | `segments` | log, segment, first run hash, first position | packed [`Mark`](crate::ledger::Mark)s, sorted |
+//! | `segments` | log, segment, first run hash, first position | packed [`Mark`](crate::mark::Mark)s, sorted |
 //! | `segment_sizes` | log, segment | marks in it |
 //! | `log_findings` | log, number | a finding that lies in the log itself, as JSON |
 //! | `fraud` | log, number | a fraud proof file |

@@ -1,11 +1,14 @@
 //! What the entries of one run must be to each other: at most one seal, no head after it, heads that grow.
 
+use std::borrow::Cow;
+
 use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{RunId, TenantId};
 
 use crate::history::{HistoryError, LogHistory};
-use crate::ledger::{Ledger, Mark, MarkKind, RunEntries};
+use crate::ledger::{Ledger, RunEntries};
+use crate::mark::{Mark, MarkKind, MarkSorter};
 
 /// Runs judged by name in one audit; a log with more contradictions is beyond listing.
 const SUSPECTS_MAX: usize = 1_000;
@@ -23,7 +26,7 @@ pub struct Suspect {
 impl Suspect {
     /// Where its entries are.
     pub fn indexes(&self) -> impl Iterator<Item = u64> {
-        self.marks.iter().map(|mark| mark.index)
+        self.marks.iter().map(Mark::index)
     }
 
     /// What contradicts what, run by run. Two runs may share a hash, so `name` tells them apart.
@@ -38,16 +41,19 @@ impl Suspect {
 ///
 /// # Errors
 /// [`HistoryError`].
-pub fn suspects(history: &LogHistory, unstored: &[Vec<Mark>]) -> Result<Vec<Suspect>, HistoryError> {
+pub fn suspects(history: &LogHistory, unstored: MarkSorter) -> Result<Vec<Suspect>, HistoryError> {
     let first = history.progress()?.unjudged_segment;
     let ledger = Ledger::new(history);
     let with_older = ledger.has_before(first)?;
     let mut suspects = Vec::new();
-    ledger.for_each_run_with(first, unstored, |run, new| {
-        let mut marks = if with_older { ledger.marks(run)? } else { new.to_vec() };
+    if ledger.next_segment()? == 0 && !unstored.may_have_pair(breaks) {
+        return Ok(suspects);
+    }
+    ledger.for_each_run_with(first, &unstored.sorted(), |run, new| {
+        let marks = if with_older { Cow::Owned(ledger.marks(run)?) } else { Cow::Borrowed(new) };
         if contradicts(&marks) && suspects.len() < SUSPECTS_MAX {
-            marks.truncate(MARKS_MAX);
-            suspects.push(Suspect { marks, from: new[0].index });
+            let marks = marks[..marks.len().min(MARKS_MAX)].to_vec();
+            suspects.push(Suspect { marks, from: new[0].index() });
         }
         Ok(())
     })?;
@@ -76,7 +82,7 @@ fn contradicts(marks: &[Mark]) -> bool {
 }
 
 fn breaks(before: &Mark, after: &Mark) -> bool {
-    before.kind == MarkKind::Seal || after.records < before.records
+    before.kind() == MarkKind::Seal || after.records < before.records
 }
 
 /// Marks of runs with one hash, parted by the runs' names.
@@ -84,7 +90,7 @@ fn by_name(
     marks: &[Mark],
     name: impl Fn(u64) -> Option<(TenantId, RunId)>,
 ) -> Vec<(Option<RunId>, Vec<Mark>)> {
-    let keys: Vec<_> = marks.iter().map(|mark| name(mark.index)).collect();
+    let keys: Vec<_> = marks.iter().map(|mark| name(mark.index())).collect();
     let mut named: Vec<(Option<RunId>, Vec<Mark>)> = Vec::new();
     for (at, key) in keys.iter().enumerate() {
         if keys[..at].contains(key) {
@@ -102,30 +108,31 @@ fn contradictions(marks: &[Mark], run: Option<&RunId>, from: u64) -> Vec<Finding
     let mut sealed: Option<&Mark> = None;
     let mut records = 0;
     for mark in marks {
-        let fault = match (sealed, mark.kind) {
+        let fault = match (sealed, mark.kind()) {
             (Some(seal), MarkKind::Seal) => Some((
                 FindingKind::SealDuplicate,
-                format!("the run was sealed at index {} and again at index {}", seal.index, mark.index),
+                format!("the run was sealed at index {} and again at index {}", seal.index(), mark.index()),
             )),
             (Some(seal), MarkKind::Head) => Some((
                 FindingKind::HeadAfterSeal,
-                format!("a head at index {} follows the seal at index {}", mark.index, seal.index),
+                format!("a head at index {} follows the seal at index {}", mark.index(), seal.index()),
             )),
             (None, _) if mark.records < records => Some((
                 FindingKind::HeadRegressed,
                 format!(
                     "index {} speaks for {} records, an entry before it for {records}",
-                    mark.index, mark.records
+                    mark.index(),
+                    mark.records
                 ),
             )),
             (None, _) => None,
         };
-        if mark.kind == MarkKind::Seal && sealed.is_none() {
+        if mark.kind() == MarkKind::Seal && sealed.is_none() {
             sealed = Some(mark);
         }
         records = records.max(mark.records);
-        if let Some((kind, detail)) = fault.filter(|_| mark.index >= from) {
-            let finding = Finding::new(kind, detail).at_index(mark.index);
+        if let Some((kind, detail)) = fault.filter(|_| mark.index() >= from) {
+            let finding = Finding::new(kind, detail).at_index(mark.index());
             findings.push(match run {
                 Some(run) => finding.in_run(run),
                 None => finding,

@@ -12,84 +12,22 @@ use runseal_evidence::finding::Finding;
 use runseal_evidence::name::{RunId, TenantId};
 
 use crate::history::{Damage, HistoryError, LOG_FINDINGS, LogHistory, PROGRESS, SEGMENT_SIZES, SEGMENTS};
+use crate::mark::{MARK_BYTES, Mark, SortedMarks};
 use crate::runs::Pinned;
-use crate::siphash;
 
-/// Bytes of a packed mark.
-const MARK_BYTES: usize = 24;
 /// Marks in one row: with its key it fills a page of 32 KiB, which the store would else double.
 const ROW_MARKS: usize = 1_360;
 /// Segments before the younger ones are merged.
 const SEGMENTS_MAX: usize = 24;
 
-/// What an entry does to its run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MarkKind {
-    /// It pins the chain so far.
-    Head,
-    /// It freezes the run.
-    Seal,
-}
-
-/// One entry of a run. Ordered by run, then by position in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mark {
-    /// Hash of tenant and run.
-    pub run: u64,
-    /// The entry's index.
-    pub index: u64,
-    /// What it does.
-    pub kind: MarkKind,
-    /// How many records it speaks for.
-    pub records: u64,
-}
-
-impl Mark {
-    /// The hash a run is found by: SipHash-2-4 of tenant, a zero byte and run, under a secret key of this
-    /// history. Without the key nobody can name two runs that share a hash.
-    pub fn run_hash(key: &[u8; 16], tenant: &TenantId, run: &RunId) -> u64 {
-        Self::name_hash(key, tenant.as_str(), run.as_str())
-    }
-
-    /// [`Self::run_hash`] of names that were checked where they stand.
-    pub(crate) fn name_hash(key: &[u8; 16], tenant: &str, run: &str) -> u64 {
-        // Both names have at most 64 bytes.
-        let mut name = [0; 129];
-        let (tenant, run) = (tenant.as_bytes(), run.as_bytes());
-        let length = tenant.len() + 1 + run.len();
-        name[..tenant.len()].copy_from_slice(tenant);
-        name[tenant.len() + 1..length].copy_from_slice(run);
-        siphash::hash(key, &name[..length])
-    }
-
-    fn position(&self) -> u64 {
-        // Sizes stay below 2^63, so one bit is free.
-        self.index << 1 | u64::from(self.kind == MarkKind::Seal)
-    }
-
-    fn pack(&self, out: &mut Vec<u8>) {
-        for word in [self.run, self.position(), self.records] {
-            out.extend_from_slice(&word.to_be_bytes());
-        }
-    }
-
-    fn unpack(bytes: &[u8; MARK_BYTES]) -> Self {
-        let word =
-            |at: usize| u64::from_be_bytes(*bytes[at..].first_chunk().expect("three words of 8 bytes each"));
-        let position = word(8);
-        let kind = if position & 1 == 1 { MarkKind::Seal } else { MarkKind::Head };
-        Self { run: word(0), index: position >> 1, kind, records: word(16) }
-    }
-}
-
 /// Writes sorted marks as a new segment, within the transaction that writes their entries.
 ///
 /// # Errors
 /// [`HistoryError`].
-pub(crate) fn add_segment<'m>(
+pub(crate) fn add_segment(
     write: &WriteTransaction,
     log: u32,
-    marks: impl IntoIterator<Item = &'m Mark>,
+    marks: impl IntoIterator<Item = Mark>,
 ) -> Result<(), HistoryError> {
     let mut marks = marks.into_iter().peekable();
     if marks.peek().is_none() {
@@ -108,7 +46,7 @@ pub(crate) fn add_segment<'m>(
             mark.pack(&mut bytes);
             total += 1;
         }
-        segments.insert((log, number, first.run, first.position()), bytes.as_slice())?;
+        segments.insert((log, number, first.run, first.position), bytes.as_slice())?;
     }
     sizes.insert((log, number), total)?;
     Ok(())
@@ -163,11 +101,11 @@ pub trait RunEntries {
         let mut pinned = Pinned::new(tenant.clone(), run.clone());
         let mut later = false;
         for mark in self.marks(Mark::run_hash(self.run_key(), tenant, run))?.iter() {
-            let Some(entry) = self.entry(mark.index)? else { return Ok(None) };
+            let Some(entry) = self.entry(mark.index())? else { return Ok(None) };
             // Two runs may share a hash; the name decides.
             if let Recognised::Ours(entry) = Entry::recognise(&entry) {
-                if mark.index < end {
-                    pinned.add(mark.index, entry);
+                if mark.index() < end {
+                    pinned.add(mark.index(), entry);
                 } else {
                     later |= pinned.is_of(&entry);
                 }
@@ -284,27 +222,25 @@ impl<'h> Ledger<'h> {
         first: u32,
         visit: impl FnMut(u64, &[Mark]) -> Result<(), HistoryError>,
     ) -> Result<(), HistoryError> {
-        self.for_each_run_with(first, &[], visit)
+        self.for_each_run_with(first, &SortedMarks::default(), visit)
     }
 
-    /// The same with the marks of a last segment that was not stored, in parts of which each is sorted, all stand in
-    /// order, and none has marks of a run that another has.
+    /// The same with the marks of a last segment that was not stored.
     ///
     /// # Errors
     /// [`HistoryError`], also of the visitor.
     pub fn for_each_run_with(
         &self,
         first: u32,
-        unstored: &[Vec<Mark>],
+        unstored: &SortedMarks,
         mut visit: impl FnMut(u64, &[Mark]) -> Result<(), HistoryError>,
     ) -> Result<(), HistoryError> {
         let numbers = self.segment_numbers()?.into_iter().filter(|number| *number >= first);
         let mut cursors = numbers.map(|number| self.cursor(number)).collect::<Result<Vec<_>, _>>()?;
         if cursors.is_empty() {
-            let runs = unstored.iter().flat_map(|part| part.chunk_by(|one, next| one.run == next.run));
-            return runs.into_iter().try_for_each(|marks| visit(marks[0].run, marks));
+            return unstored.for_each_run(visit);
         }
-        let row = unstored.concat().into_iter();
+        let row = unstored.iter().collect::<Vec<_>>().into_iter();
         let mut last = Cursor { segment: u32::MAX, rows: None, row, next: None };
         last.advance()?;
         cursors.push(last);
@@ -405,7 +341,7 @@ impl<'h> Ledger<'h> {
                 for mark in row.iter() {
                     mark.pack(&mut bytes);
                 }
-                segments.insert((log, target, first.run, first.position()), bytes.as_slice())?;
+                segments.insert((log, target, first.run, first.position), bytes.as_slice())?;
                 row.clear();
             }
             Ok(())

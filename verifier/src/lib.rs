@@ -9,7 +9,7 @@
 //! | [`checkpoint`], [`dates`] | a checkpoint under the policy: signature, quorum, age, dated keys |
 //! | [`witnesses`] | what the witnesses say, against each other, the log and the history |
 //! | [`tree`], [`entries`] | tiles and entries, authenticated against the signed root |
-//! | [`history`], [`scratch`], [`recorder`], [`ledger`], [`siphash`] | what is remembered, how it is written, which entries a run has |
+//! | [`history`], [`scratch`], [`recorder`], [`ledger`], [`mark`], [`siphash`] | what is remembered, how it is written, which entries a run has |
 //! | [`judge`], [`runs`], [`walk`] | entries of a run against each other, and against its records |
 //! | [`steps`] | the file of a tenant's steps, against what its runs concluded with |
 //! | [`diagnose`] | what a rewritten log did to which runs |
@@ -56,6 +56,7 @@ pub mod ledger;
 pub mod lines;
 #[cfg(feature = "cli")]
 pub mod listing;
+pub mod mark;
 #[cfg(feature = "cli")]
 pub mod metrics;
 #[cfg(feature = "cli")]

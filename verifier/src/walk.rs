@@ -9,7 +9,8 @@ use crate::error::Failure;
 use crate::finder::Finder;
 use crate::history::{HistoryError, LogHistory};
 use crate::judge;
-use crate::ledger::{Ledger, Mark};
+use crate::ledger::Ledger;
+use crate::mark::Mark;
 use crate::runs::Pinned;
 
 /// Walks the log in order and answers each run where its last entry stands.
@@ -79,13 +80,13 @@ impl RunWalk {
         for mut ending in endings {
             let run = ending.pinned.run.clone();
             for mark in ending.others {
-                let Some(entry) = finder.entry(mark.index).await? else {
-                    let what = format!("entry {} of run {run}", mark.index);
+                let Some(entry) = finder.entry(mark.index()).await? else {
+                    let what = format!("entry {} of run {run}", mark.index());
                     batch.gaps.push(NotChecked::gap(what, "it cannot be had again"));
                     continue;
                 };
                 if let Recognised::Ours(entry) = Entry::recognise(&entry) {
-                    ending.pinned.add(mark.index, entry);
+                    ending.pinned.add(mark.index(), entry);
                 }
             }
             ending.pinned.heads.sort_by_key(|(index, _)| *index);
@@ -108,10 +109,10 @@ fn endings(history: &LogHistory, bodies: Vec<(u64, Vec<u8>)>) -> Result<Vec<Endi
         };
         let marks = ledger.marks(Mark::run_hash(history.run_key(), &tenant, &run))?;
         // Another run of the same hash does not end this one.
-        let later = marks.iter().rev().take_while(|mark| mark.index > index);
+        let later = marks.iter().rev().take_while(|mark| mark.index() > index);
         let mut ended = true;
         for mark in later {
-            let name = history.entry(mark.index)?.and_then(|entry| judge::name_of(&entry));
+            let name = history.entry(mark.index())?.and_then(|entry| judge::name_of(&entry));
             if name.is_none_or(|name| name.0 == tenant && name.1 == run) {
                 ended = false;
                 break;
@@ -122,7 +123,7 @@ fn endings(history: &LogHistory, bodies: Vec<(u64, Vec<u8>)>) -> Result<Vec<Endi
         }
         let mut pinned = Pinned::new(tenant, run.clone());
         pinned.add(index, entry);
-        let others = marks.into_iter().filter(|mark| mark.index != index).collect();
+        let others = marks.into_iter().filter(|mark| mark.index() != index).collect();
         endings.push(Ending { pinned, others });
     }
     Ok(endings)

@@ -218,7 +218,7 @@ pub(crate) fn push_string(out: &mut String, text: &str) {
 }
 
 /// Length of the longest prefix without `"`, `\` and control characters below U+0020.
-fn plain_length(bytes: &[u8]) -> usize {
+pub(crate) fn plain_length(bytes: &[u8]) -> usize {
     let (mut at, mut words) = (0, 0);
     while let Some(&chunk) = bytes[at..].first_chunk::<WORD>() {
         let plain = plain_in_word(chunk);
