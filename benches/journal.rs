@@ -1,6 +1,6 @@
 //! What the journal costs, as ratios to bare redb measured in the same run, on the same disk.
 //!
-//! `cargo bench --bench journal` prints the table. `RUNSEAL_BENCH_SECONDS` sets how long each line measures
+//! `cargo bench --bench journal` prints the table, with words behind `--` the lines that contain them. `RUNSEAL_BENCH_SECONDS` sets how long each line measures
 //! (default 3), `RUNSEAL_BENCH_DIR` where (default the system's temporary directory). The processor's share of
 //! each call is shown beside its duration, where the system tells it: it stays what it is on a busy machine.
 
@@ -35,9 +35,20 @@ fn main() -> Outcome<()> {
     let journal =
         Journal::create(&dir.path().join("plane"), &Base::new("bench.example")?, &CreateOptions::default())?;
     let tenant = journal.tenant(&TenantId::new("bench")?);
-    appends(&tenant, 1, time)?.show("append, one run, one caller (goal 0.8)", Some(&bare));
-    appends(&tenant, CALLERS, time)?.show("append, 64 runs, 64 callers (goal 20)", Some(&bare));
-    seals(&tenant, CALLERS, time)?.show("seal, 64 callers (goal 15)", Some(&bare));
+    // Words behind the command choose lines.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let lines: [(&str, &dyn Fn() -> Outcome<Measured>); 5] = [
+        ("append, one run, one caller (goal 0.8)", &|| appends(&tenant, 1, time)),
+        ("append, 64 runs, 64 tasks (goal 20)", &|| append_tasks(&tenant, time)),
+        ("append, 64 runs, 64 threads", &|| appends(&tenant, CALLERS, time)),
+        ("seal, 64 tasks (goal 15)", &|| seal_tasks(&tenant, time)),
+        ("seal, 64 threads", &|| seals(&tenant, CALLERS, time)),
+    ];
+    for (name, measure) in lines {
+        if wanted.iter().all(|word| name.contains(word.as_str())) {
+            measure()?.show(name, Some(&bare));
+        }
+    }
     Ok(())
 }
 
@@ -131,6 +142,93 @@ fn appends(tenant: &Tenant, callers: usize, time: Duration) -> Outcome<Measured>
         }
     });
     Ok(watch.stop(total.into_inner()))
+}
+
+/// The same from tasks of one runtime, as a platform of agents does it.
+fn append_tasks(tenant: &Tenant, time: Duration) -> Outcome<Measured> {
+    let mut leased = Vec::new();
+    for caller in 0..CALLERS {
+        let run = RunId::new(format!("task-{caller}"))?;
+        let epoch = tenant.acquire(&run, "bench", LEASE)?.epoch;
+        leased.push((run, epoch));
+    }
+    let draft = note(256)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
+    let watch = Stopwatch::start();
+    let start = watch.start;
+    let total = runtime.block_on(async {
+        let mut tasks = tokio::task::JoinSet::new();
+        for (run, epoch) in leased {
+            let (tenant, draft) = (tenant.clone(), draft.clone());
+            tasks.spawn(async move {
+                let mut count = 0;
+                while start.elapsed() < time {
+                    tenant.append_queued(&run, epoch, vec![draft.clone()]).await?;
+                    count += 1;
+                }
+                Outcome::Ok(count)
+            });
+        }
+        let mut total = 0;
+        while let Some(count) = tasks.join_next().await {
+            total += count??;
+        }
+        Outcome::Ok(total)
+    })?;
+    Ok(watch.stop(total))
+}
+
+/// Each task seals one concluded run after the other, of which it has taken the lease before.
+fn seal_tasks(tenant: &Tenant, time: Duration) -> Outcome<Measured> {
+    const READY: usize = 4000;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
+    let mut all = Measured { cpu_seconds: Some(0.0), ..Measured::default() };
+    for round in 0.. {
+        let mut runs = Vec::new();
+        for number in 0..READY {
+            runs.push((
+                RunId::new(format!("seal-task-{round}-{number}"))?,
+                vec![note(256)?, concluded()?],
+                false,
+            ));
+        }
+        let names: Vec<RunId> = runs.iter().map(|(run, ..)| run.clone()).collect();
+        tenant.import_all(runs)?;
+        let leased: Vec<Vec<(RunId, u64)>> = std::thread::scope(|scope| {
+            let lease = |runs: &[RunId]| -> Outcome<Vec<(RunId, u64)>> {
+                let lease = |run: &RunId| Ok((run.clone(), tenant.acquire(run, "bench", LEASE)?.epoch));
+                runs.iter().map(lease).collect()
+            };
+            let threads: Vec<_> =
+                names.chunks(READY.div_ceil(CALLERS)).map(|runs| scope.spawn(move || lease(runs))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no lease panics")).collect::<Outcome<_>>()
+        })?;
+        let watch = Stopwatch::start();
+        runtime.block_on(async {
+            let mut tasks = tokio::task::JoinSet::new();
+            for runs in leased {
+                let tenant = tenant.clone();
+                tasks.spawn(async move {
+                    for (run, epoch) in runs {
+                        tenant.seal_queued(&run, epoch).await?;
+                    }
+                    Outcome::Ok(())
+                });
+            }
+            while let Some(done) = tasks.join_next().await {
+                done??;
+            }
+            Outcome::Ok(())
+        })?;
+        let round = watch.stop(READY as u64);
+        all.count += round.count;
+        all.seconds += round.seconds;
+        all.cpu_seconds = all.cpu_seconds.zip(round.cpu_seconds).map(|(all, round)| all + round);
+        if all.seconds > time.as_secs_f64() {
+            break;
+        }
+    }
+    Ok(all)
 }
 
 /// Each caller seals one concluded run after the other.

@@ -44,6 +44,11 @@ impl From<io::Error> for LockError {
 }
 
 impl FileDisk {
+    /// A file that its caller keeps others from using.
+    pub(crate) fn new(file: File) -> Self {
+        Self(file)
+    }
+
     /// Opens the file at `path`, made empty (and readable by its owner alone) where there is none, and locks it.
     ///
     /// The name is durable when this returns.

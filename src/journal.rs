@@ -19,8 +19,9 @@ use crate::plane::{
 };
 use crate::shared::Shared;
 use crate::store::{
-    CACHE_BYTES, Corruption, Direction, Engine, EngineError, Limits, Overlay, RedbEngine, Scanned, Scope,
-    Space, StoreError, Table, is_redb_file,
+    AheadFault, AheadFile, AheadOptions, CACHE_BYTES, Corruption, Direction, Engine, EngineError, Limits,
+    LoggedEngine, Overlay, RecoverError, RedbEngine, Scanned, Scope, Space, StartError, StoreError, Table,
+    is_redb_file, recover,
 };
 use crate::tenant::Tenant;
 
@@ -33,7 +34,7 @@ pub struct Journal {
     shared: Arc<Shared>,
 }
 
-/// How long a journal must be idle before its file is prepared for a crash. See `docs/adr/0005`.
+/// How long a journal must be idle before everything is brought into its database. See `docs/adr/0006`.
 const SETTLE_AFTER: Duration = Duration::from_secs(2);
 
 /// How a plane is made.
@@ -125,6 +126,15 @@ pub enum OpenError {
         /// What the engine says.
         reason: String,
     },
+    /// The write-ahead log does not go with the database.
+    #[error("{path}: {fault}")]
+    WriteAheadLog {
+        /// The log.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        fault: AheadFault,
+    },
     /// A key file is missing, readable by others, or holds no key.
     #[error(transparent)]
     Key(#[from] KeyFileError),
@@ -163,7 +173,8 @@ impl Journal {
         let files = Files::in_dir(dir);
         fs::create_dir_all(dir).map_err(io_at(dir))?;
         // The memory of an earlier plane would forbid this one to sign.
-        for path in [files.database(), files.master_key(), files.record_key(), files.signed_dir()] {
+        let made = [files.write_ahead_log(), files.master_key(), files.record_key(), files.signed_dir()];
+        for path in [files.database()].into_iter().chain(made) {
             if path.try_exists().map_err(io_at(&path))? {
                 return Err(OpenError::Exists { path });
             }
@@ -198,6 +209,7 @@ impl Journal {
         let record_signer = record_key.map(|key| key.signer);
         Self::start(
             engine,
+            &files.clone(),
             Plane {
                 base: base.clone(),
                 clock: Arc::new(SystemClock),
@@ -223,7 +235,7 @@ impl Journal {
     /// Those of [`Journal::open`].
     pub fn open_with_clock(dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let (engine, plane) = opened(dir, &OpenOptions::default(), clock)?;
-        Self::start(engine, plane)
+        Self::start(engine, &Files::in_dir(dir), plane)
     }
 
     /// Opens a plane's journal in a way of the caller's.
@@ -232,7 +244,7 @@ impl Journal {
     /// Those of [`Journal::open`].
     pub fn open_with(dir: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
         let (engine, plane) = opened(dir, options, Arc::new(SystemClock))?;
-        Self::start(engine, plane)
+        Self::start(engine, &Files::in_dir(dir), plane)
     }
 
     /// Makes everything of a tenant that follows from its records and entries again: the rows of its runs, every
@@ -304,8 +316,14 @@ impl Journal {
         )
     }
 
-    /// On a file, which is large one day, and whose process is killed another.
-    fn start(engine: RedbEngine, plane: Plane) -> Result<Self, OpenError> {
+    /// On a file, with a write-ahead log beside it.
+    fn start(engine: RedbEngine, files: &Files, plane: Plane) -> Result<Self, OpenError> {
+        let place = AheadFile::at(files.write_ahead_log());
+        let engine = LoggedEngine::start(Arc::new(engine), Box::new(place), AheadOptions::default());
+        let engine = engine.map_err(|error| match error {
+            StartError::Engine(error) => OpenError::Engine(error),
+            StartError::Thread(error) => OpenError::Thread(error),
+        })?;
         Self::start_with(engine, Limits { settle_after: Some(SETTLE_AFTER), ..Limits::default() }, plane)
     }
 
@@ -406,6 +424,12 @@ fn opened(
         None => None,
         Some(vkey) => Some(open_record_key(&files.record_key(), &meta.base, vkey)?),
     };
+    let log = files.write_ahead_log();
+    recover(&engine, &AheadFile::at(log.clone())).map_err(|error| match error {
+        RecoverError::Fault(fault) => OpenError::WriteAheadLog { path: log, fault },
+        RecoverError::Store(StoreError::Engine(error)) => OpenError::Engine(error),
+        RecoverError::Store(error) => OpenError::Damaged { path, reason: error.to_string() },
+    })?;
     let plane = Plane {
         base: meta.base,
         clock,
@@ -426,7 +450,7 @@ fn write_meta(engine: &impl Engine, meta: &Meta) -> Result<(), OpenError> {
     let snapshot = engine.snapshot()?;
     let mut tx = Overlay::over(&*snapshot);
     meta.write(&mut tx);
-    engine.commit(&tx.into_writes())?;
+    engine.commit(tx.into_writes())?;
     Ok(())
 }
 

@@ -13,7 +13,7 @@
 //! | `export`, `check` | evidence on its way out; the operator's own full check |
 //! | `plane` | the directory, its keys and files; the directory of tenants |
 //! | [`steps`] | the results of a run's steps, in a file of their own beside the journal |
-//! | `store` | the transaction, the engine behind it, the thread that commits |
+//! | `store` | the transaction, the thread that commits, the write-ahead log and the tables behind it |
 //! | `disk` | what files that are written in place ask of storage: [`Disk`] |
 //!
 //! Names, records and entries are those of `runseal-evidence`, trees, notes and keys those of
@@ -67,7 +67,7 @@ pub use self::index::{
 pub use self::journal::{CreateOptions, Journal, OpenError, OpenOptions, RebuildError};
 pub use self::log::{CheckpointError, Log, ProofError, ProveError, PublishError, Remembered};
 pub use self::plane::KeyFileError;
-pub use self::store::{Ack, Corruption, EngineError, Fault, RowFault, StoreError};
+pub use self::store::{Ack, AheadFault, Corruption, EngineError, Fault, RowFault, StoreError};
 pub use self::tenant::{ImportError, Imported, RestoredRecord, Tenant};
 
 pub(crate) use self::plane::FORMAT;

@@ -7,8 +7,8 @@ use runseal_tlog::{policy::PolicyError, tile::TilePath};
 use thiserror::Error;
 
 use crate::{
-    AppendError, CheckpointError, ExportError, KeyFileError, LeaseError, OpenError, ProofError, ProveError,
-    PublishError, ReadError, SealError, StoreError,
+    AheadFault, AppendError, CheckpointError, ExportError, KeyFileError, LeaseError, OpenError, ProofError,
+    ProveError, PublishError, ReadError, SealError, StoreError,
     atomic_file::FileError,
     importer,
     listing::RecordsError,
@@ -286,9 +286,13 @@ fn of_open(error: &OpenError) -> Exit {
             KeyFileError::Exposed { .. } | KeyFileError::Malformed { .. } | KeyFileError::Io { .. },
         )
         | OpenError::OtherKey { .. } => Exit::Usage,
-        OpenError::InUse { .. } | OpenError::Damaged { .. } | OpenError::Io { .. } | OpenError::Engine(_) => {
-            Exit::Unfinished
-        }
+        // The database is older than what was acknowledged after it.
+        OpenError::WriteAheadLog { fault: AheadFault::OtherState, .. } => Exit::Finding,
+        OpenError::WriteAheadLog { .. }
+        | OpenError::InUse { .. }
+        | OpenError::Damaged { .. }
+        | OpenError::Io { .. }
+        | OpenError::Engine(_) => Exit::Unfinished,
         OpenError::Randomness(_) | OpenError::Thread(_) => Exit::Fault,
     }
 }

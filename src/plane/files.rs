@@ -69,6 +69,11 @@ impl Files {
         self.dir.join("journal.redb")
     }
 
+    /// The commits that the database does not hold yet; there only while the journal is at work.
+    pub(crate) fn write_ahead_log(&self) -> PathBuf {
+        self.dir.join("journal.wal")
+    }
+
     /// Where the database is made, before it gets its name.
     pub(crate) fn unfinished_database(&self) -> PathBuf {
         self.dir.join("journal.redb.new")

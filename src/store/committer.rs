@@ -167,7 +167,7 @@ fn run(engine: &dyn Engine, mut jobs: Vec<Box<dyn Job>>) -> Result<(), EngineErr
         batch.absorb(writes);
     }
     let writes = batch.into_writes();
-    let committed = if writes.is_empty() { Ok(()) } else { engine.commit(&writes) };
+    let committed = if writes.is_empty() { Ok(()) } else { engine.commit(writes) };
     // A refusal too is answered only now: it may rest on what a neighbour wrote.
     for job in jobs {
         job.finish(committed.clone().map_err(StoreError::CommitUnknown));

@@ -41,10 +41,9 @@ pub(crate) trait Engine: Send + Sync {
     fn snapshot(&self) -> Result<Box<dyn Read + Send + Sync>, EngineError>;
 
     /// Makes every write durable, or none of them. After an error nothing is known about which.
-    fn commit(&self, writes: &Writes) -> Result<(), EngineError>;
+    fn commit(&self, writes: Writes) -> Result<(), EngineError>;
 
-    /// Nothing more is to come for now: prepares for the end coming without notice, so that opening after it costs
-    /// little. An error is that of a commit.
+    /// Nothing more is to come for now: brings everything to where it stays. An error is that of a commit.
     fn settle(&self) -> Result<(), EngineError> {
         Ok(())
     }

@@ -5,12 +5,14 @@
 //! commands in one commit.
 
 pub(crate) mod ack;
+mod ahead;
 mod committer;
 mod corruption;
 pub(crate) mod counter;
 mod engine;
 mod error;
 pub(crate) mod key;
+mod merge;
 mod overlay;
 mod redb;
 pub(crate) mod row;
@@ -20,6 +22,10 @@ mod schema;
 mod sync;
 
 pub use self::ack::Ack;
+pub use self::ahead::AheadFault;
+#[cfg(test)]
+pub(crate) use self::ahead::AheadPlace;
+pub(crate) use self::ahead::{AheadFile, AheadOptions, LoggedEngine, RecoverError, StartError, recover};
 pub(crate) use self::committer::{Committer, Limits};
 pub use self::corruption::{Corruption, Fault};
 pub(crate) use self::engine::{Direction, Engine, Read, Scanned};

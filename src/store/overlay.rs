@@ -1,11 +1,11 @@
 //! Writes that are not yet part of what they are written over.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 use super::engine::{Direction, Read, Scanned};
 use super::error::EngineError;
 use super::key::KeyRange;
+use super::merge::merge;
 
 /// Rows to put, and, without a value, rows to delete.
 pub(crate) type Writes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -72,60 +72,18 @@ impl Read for Overlay<'_> {
             return Ok(());
         }
         let own = self.writes.range::<Vec<u8>, _>(&range.lower..&range.upper);
+        let own = own.map(|(key, value)| (key.as_slice(), value.as_deref()));
         match direction {
-            Direction::Ascending => self.merge(own, range, direction, visit),
-            Direction::Descending => self.merge(own.rev(), range, direction, visit),
+            Direction::Ascending => merge(self.below, own, range, direction, visit),
+            Direction::Descending => merge(self.below, own.rev(), range, direction, visit),
         }
-    }
-}
-
-impl Overlay<'_> {
-    /// Shows the rows below and `own` in one order, `own` hiding rows below with the same key.
-    fn merge<'w>(
-        &self,
-        own: impl Iterator<Item = (&'w Vec<u8>, &'w Option<Vec<u8>>)>,
-        range: &KeyRange,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Scanned,
-    ) -> Result<(), EngineError> {
-        let precedes = |own: &[u8], below: &[u8]| match direction {
-            Direction::Ascending => own < below,
-            Direction::Descending => own > below,
-        };
-        let mut own = own.peekable();
-        let mut stopped = false;
-        self.below.scan(range, direction, &mut |key, value| {
-            let mut show = || {
-                while let Some((own_key, written)) = own.next_if(|(own_key, _)| precedes(own_key, key)) {
-                    if let Some(written) = written {
-                        visit(own_key, written)?;
-                    }
-                }
-                match own.next_if(|(own_key, _)| own_key.as_slice() == key) {
-                    Some((_, Some(written))) => visit(key, written),
-                    Some((_, None)) => ControlFlow::Continue(()),
-                    None => visit(key, value),
-                }
-            };
-            let shown = show();
-            stopped = shown.is_break();
-            shown
-        })?;
-        if !stopped {
-            for (key, written) in own {
-                if let Some(written) = written
-                    && visit(key, written).is_break()
-                {
-                    break;
-                }
-            }
-        }
-        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
 
     struct Rows(BTreeMap<Vec<u8>, Vec<u8>>);

@@ -40,13 +40,16 @@ pub(crate) fn is_redb_file(path: &Path) -> std::io::Result<bool> {
 
 /// All rows in one table of one redb database.
 pub(crate) struct RedbEngine {
-    database: Database,
+    /// There until this is dropped.
+    database: Option<Database>,
+    /// Each commit writes down which pages are free, so that opening after a crash reads no more than that.
+    quick_repair: bool,
 }
 
 impl RedbEngine {
     /// A new database in a file that does not exist yet or is empty.
     pub(crate) fn create(path: &Path) -> Result<Self, ::redb::DatabaseError> {
-        builder(CACHE_BYTES).create(path).map(|database| Self { database })
+        builder(CACHE_BYTES).create(path).map(Self::in_file)
     }
 
     /// The database of an existing file, which stays locked against other processes. After a crash in the middle
@@ -61,7 +64,12 @@ impl RedbEngine {
         });
         let opened = sheltered(|| builder.open(path));
         let damaged = |_| Err(::redb::StorageError::Corrupted(Nonsense.to_string()).into());
-        opened.unwrap_or_else(damaged).map(|database| Self { database })
+        opened.unwrap_or_else(damaged).map(Self::in_file)
+    }
+
+    /// A file is large one day, and its process killed another.
+    fn in_file(database: Database) -> Self {
+        Self { database: Some(database), quick_repair: true }
     }
 
     /// A database in memory.
@@ -71,7 +79,17 @@ impl RedbEngine {
 
     /// A database on whatever `backend` is, made where that is empty.
     pub(crate) fn on(backend: impl StorageBackend) -> Result<Self, ::redb::DatabaseError> {
-        builder(CACHE_BYTES).create_with_backend(backend).map(|database| Self { database })
+        let database = builder(CACHE_BYTES).create_with_backend(backend)?;
+        Ok(Self { database: Some(database), quick_repair: false })
+    }
+}
+
+impl Drop for RedbEngine {
+    fn drop(&mut self) {
+        // Closing writes, and may meet damage there. What was committed is durable without it.
+        if let Err(error) = sheltered(|| drop(self.database.take())) {
+            tracing::error!(%error, "the database was not closed in an orderly way");
+        }
     }
 }
 
@@ -93,7 +111,7 @@ fn builder(cache_bytes: usize) -> Builder {
 
 impl Engine for RedbEngine {
     fn snapshot(&self) -> Result<Box<dyn Read + Send + Sync>, EngineError> {
-        match sheltered(|| self.database.begin_read().map(|transaction| transaction.open_table(ROWS)))?? {
+        match sheltered(|| self.database().begin_read().map(|transaction| transaction.open_table(ROWS)))?? {
             Ok(rows) => Ok(Box::new(Snapshot(Some(rows)))),
             // The first commit makes the table.
             Err(TableError::TableDoesNotExist(_)) => Ok(Box::new(Snapshot(None))),
@@ -101,25 +119,21 @@ impl Engine for RedbEngine {
         }
     }
 
-    fn commit(&self, writes: &Writes) -> Result<(), EngineError> {
-        sheltered(|| self.write(writes))?
-    }
-
-    fn settle(&self) -> Result<(), EngineError> {
-        sheltered(|| {
-            let mut transaction = self.database.begin_write()?;
-            transaction.set_durability(Durability::Immediate)?;
-            transaction.set_quick_repair(true);
-            Ok(transaction.commit()?)
-        })?
+    fn commit(&self, writes: Writes) -> Result<(), EngineError> {
+        sheltered(|| self.write(&writes))?
     }
 }
 
 impl RedbEngine {
+    fn database(&self) -> &Database {
+        self.database.as_ref().expect("only dropping takes the database")
+    }
+
     fn write(&self, writes: &Writes) -> Result<(), EngineError> {
-        let mut transaction = self.database.begin_write()?;
+        let mut transaction = self.database().begin_write()?;
         // Said aloud, since everything the journal promises rests on it.
         transaction.set_durability(Durability::Immediate)?;
+        transaction.set_quick_repair(self.quick_repair);
         apply(&mut transaction.open_table(ROWS)?, writes)?;
         transaction.commit()?;
         Ok(())
@@ -133,8 +147,9 @@ impl RedbEngine {
     ) -> Result<(), E> {
         let engine = |error: EngineError| E::from(error.into());
         let transaction = sheltered(|| {
-            let mut transaction = self.database.begin_write()?;
+            let mut transaction = self.database().begin_write()?;
             transaction.set_durability(Durability::Immediate)?;
+            transaction.set_quick_repair(self.quick_repair);
             Ok(transaction)
         });
         let transaction = transaction.and_then(|begun| begun).map_err(engine)?;

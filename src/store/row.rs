@@ -109,6 +109,10 @@ impl<'a> RowReader<'a> {
         std::str::from_utf8(self.counted(field)?).map_err(|_| RowFault::Text(field))
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn end(self) -> Result<(), RowFault> {
         if self.0.is_empty() { Ok(()) } else { Err(RowFault::Trailing(self.0.len())) }
     }

@@ -35,7 +35,7 @@ impl Engine for Map {
         Ok(Box::new(Snapshot(self.rows.lock().unwrap().clone())))
     }
 
-    fn commit(&self, writes: &Writes) -> Result<(), EngineError> {
+    fn commit(&self, writes: Writes) -> Result<(), EngineError> {
         // Where a real disk would keep the thread waiting, others run.
         thread::yield_now();
         let mut commits = self.commits.lock().unwrap();

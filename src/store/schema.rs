@@ -11,6 +11,8 @@ pub(crate) enum Table {
     Meta = 1,
     /// Plane: `tenant -> index in the directory, u64`. Written with the tenant's first row.
     Tenants = 2,
+    /// Plane: `-> which frames of the write-ahead log the tables hold`.
+    Ahead = 3,
     /// `run -> `[`RunRow`](crate::chain::RunRow). Derived, but for the seal.
     Runs = 16,
     /// `run 0 seq -> `[`RecordRow`](crate::chain::RecordRow). The evidence.

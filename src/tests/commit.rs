@@ -80,7 +80,7 @@ impl Engine for Gate {
         self.0.rows.snapshot()
     }
 
-    fn commit(&self, writes: &Writes) -> Result<(), EngineError> {
+    fn commit(&self, writes: Writes) -> Result<(), EngineError> {
         self.0.commits.fetch_add(1, Ordering::SeqCst);
         let mut state = self.0.state.lock().unwrap();
         state.waiting = true;
@@ -340,7 +340,7 @@ impl Engine for Settling {
         self.0.0.snapshot()
     }
 
-    fn commit(&self, writes: &Writes) -> Result<(), EngineError> {
+    fn commit(&self, writes: Writes) -> Result<(), EngineError> {
         self.0.0.commit(writes)
     }
 

@@ -5,6 +5,7 @@ mod commit;
 mod contract;
 mod damage;
 mod kill;
+mod logged;
 mod model;
 mod opening;
 mod power;

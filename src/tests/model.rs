@@ -530,6 +530,11 @@ proptest! {
     fn every_interleaving_runs_like_the_model_on_a_map(verbs in prop::collection::vec(verb(), 1..80)) {
         runs_like_its_model(World::on_a_map(), verbs);
     }
+
+    #[test]
+    fn every_interleaving_runs_like_the_model_behind_a_log_with_crashes(verbs in prop::collection::vec(verb(), 1..80)) {
+        runs_like_its_model(World::logged(), verbs);
+    }
 }
 
 proptest! {

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use super::world::{base, concluded, note, run, tenant};
 use crate::store::{Engine, Overlay, RedbEngine, Scope, Space, Table};
-use crate::{CheckpointError, CreateOptions, Fault, Journal, KeyFileError, OpenError, Remembered};
+use crate::{
+    AheadFault, CheckpointError, CreateOptions, Fault, Journal, KeyFileError, OpenError, Remembered,
+};
 
 fn made(dir: &Path) -> std::path::PathBuf {
     let plane = dir.join("plane");
@@ -81,7 +83,7 @@ fn another_version_is_named() {
     let snapshot = engine.snapshot().unwrap();
     let mut tx = Overlay::over(&*snapshot);
     tx.put(Space::of(&Scope::Plane, Table::Meta).key(&[b"format"]), b"runseal-journal-v9".to_vec());
-    engine.commit(&tx.into_writes()).unwrap();
+    engine.commit(tx.into_writes()).unwrap();
     drop((snapshot, engine));
     let refused = Journal::open(&plane).unwrap_err();
     assert!(
@@ -152,34 +154,91 @@ fn a_missing_or_wrong_key_is_refused() {
     Journal::open(&plane).unwrap();
 }
 
+/// Copies a plane as a process leaves it that is killed right now, and whose database needs no repair.
+fn left_behind(plane: &Path, dir: &Path) -> std::path::PathBuf {
+    let left = dir.join("left");
+    fs::create_dir_all(&left).unwrap();
+    // The log first: what reaches the tables meanwhile is in both.
+    for name in ["journal.wal", "journal.redb", "master.key", "record.key"] {
+        let _ = fs::remove_file(left.join(name));
+        match fs::copy(plane.join(name), left.join(name)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            copied => drop(copied.unwrap()),
+        }
+    }
+    let repaired = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let noticed = std::sync::Arc::clone(&repaired);
+    let mut builder = redb::Builder::new();
+    builder.set_repair_callback(move |_| noticed.store(true, std::sync::atomic::Ordering::SeqCst));
+    drop(builder.open(left.join("journal.redb")).unwrap());
+    assert!(!repaired.load(std::sync::atomic::Ordering::SeqCst), "the whole file had to be read");
+    left
+}
+
 #[test]
-fn a_settled_file_is_not_read_whole_after_a_crash() {
+fn a_journal_killed_at_work_opens_with_all_it_acknowledged_and_without_reading_its_whole_file() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("rows.redb");
-    let engine = RedbEngine::create(&file).unwrap();
-    let write = |value: &[u8]| {
-        let snapshot = engine.snapshot().unwrap();
-        let mut tx = Overlay::over(&*snapshot);
-        tx.put(Space::of(&Scope::Plane, Table::Meta).key(&[b"row"]), value.to_vec());
-        engine.commit(&tx.into_writes()).unwrap();
+    let plane = made(dir.path());
+    let journal = Journal::open(&plane).unwrap();
+    let acme = journal.tenant(&tenant("acme"));
+    assert!(!plane.join("journal.wal").exists(), "a journal that is not at work needs no log");
+    for number in 1..=40 {
+        acme.append_once(&run("r"), "w", vec![note(&number.to_string())], false).unwrap();
+        if number % 10 == 0 {
+            let left = left_behind(&plane, dir.path());
+            assert_eq!(left.join("journal.wal").exists(), number > 8);
+            let survivor = Journal::open(&left).unwrap();
+            assert!(!left.join("journal.wal").exists(), "what it held is in the tables");
+            let survivor = survivor.tenant(&tenant("acme"));
+            assert_eq!(survivor.run(&run("r")).unwrap().unwrap().records, number);
+            assert_eq!(survivor.check(&mut |_| {}).unwrap().contradiction, None);
+        }
+    }
+    drop((journal, acme));
+    assert!(!plane.join("journal.wal").exists(), "closing leaves everything in the database");
+    let acme = Journal::open(&plane).unwrap().tenant(&tenant("acme"));
+    assert_eq!(acme.run(&run("r")).unwrap().unwrap().records, 40);
+}
+
+#[test]
+fn an_older_database_beside_the_log_of_a_newer_one_is_refused_and_neither_is_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let plane = made(dir.path());
+    seal(&plane, "before");
+    fs::copy(plane.join("journal.redb"), dir.path().join("backup")).unwrap();
+    let journal = Journal::open(&plane).unwrap();
+    let acme = journal.tenant(&tenant("acme"));
+    for number in 0..20 {
+        acme.append_once(&run("r"), "w", vec![note(&number.to_string())], false).unwrap();
+    }
+    let left = left_behind(&plane, dir.path());
+    drop((journal, acme));
+    let (database, log) = (left.join("journal.redb"), left.join("journal.wal"));
+    let (newer, logged) = (fs::read(&database).unwrap(), fs::read(&log).unwrap());
+    let refusal = || match Journal::open(&left).unwrap_err() {
+        OpenError::WriteAheadLog { path, fault } if path == log => fault,
+        other => panic!("{other}"),
     };
-    // What a process that is killed right now leaves behind.
-    let is_repaired_after_a_crash = || {
-        let left = dir.path().join("left.redb");
-        fs::copy(&file, &left).unwrap();
-        let repaired = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let noticed = std::sync::Arc::clone(&repaired);
-        let mut builder = redb::Builder::new();
-        builder.set_repair_callback(move |_| noticed.store(true, std::sync::atomic::Ordering::SeqCst));
-        drop(builder.open(&left).unwrap());
-        repaired.load(std::sync::atomic::Ordering::SeqCst)
-    };
-    write(b"1");
-    assert!(is_repaired_after_a_crash());
-    engine.settle().unwrap();
-    assert!(!is_repaired_after_a_crash());
-    write(b"2");
-    assert!(is_repaired_after_a_crash(), "settling holds until the next commit");
+
+    fs::copy(dir.path().join("backup"), &database).unwrap();
+    let refused = refusal();
+    assert!(matches!(refused, AheadFault::OtherState), "{refused}");
+    assert!(refused.to_string().contains("backup"), "the way out is explained: {refused}");
+    assert_eq!(fs::read(&log).unwrap(), logged);
+
+    // The log alone is gone, or is something else, or of another length.
+    fs::write(&database, &newer).unwrap();
+    fs::remove_file(&log).unwrap();
+    assert!(matches!(refusal(), AheadFault::Missing));
+    fs::write(&log, b"something else").unwrap();
+    assert!(matches!(refusal(), AheadFault::Foreign));
+    fs::write(&log, &logged[..logged.len() - 1]).unwrap();
+    assert!(matches!(refusal(), AheadFault::Length { .. }));
+
+    // All is well once both are what they were; and the backup by itself is a journal, which signs nothing.
+    fs::write(&log, &logged).unwrap();
+    let acme = Journal::open(&left).unwrap().tenant(&tenant("acme"));
+    assert_eq!(acme.run(&run("r")).unwrap().unwrap().records, 20);
 }
 
 #[test]

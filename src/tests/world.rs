@@ -10,6 +10,7 @@ use runseal_evidence::name::{Base, CaseId, EffectKey, Kind, Outcome, RunId, Tena
 use runseal_evidence::record::RecordDraft;
 use tempfile::TempDir;
 
+use super::logged::{Logged, SMALL};
 use crate::store::{
     Direction, Engine, EngineError, KeyRange, Overlay, Read, Scanned, Scope, Space, StoreError, Table, Writes,
 };
@@ -78,7 +79,16 @@ pub(crate) struct World {
     pub(crate) journal: Journal,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) acme: Tenant,
-    dir: Option<TempDir>,
+    home: Home,
+}
+
+/// What outlives a restart.
+enum Home {
+    /// The journal itself: its engine ends with it.
+    Nowhere,
+    Dir(TempDir),
+    /// Tables and a write-ahead log, which are never closed in an orderly way.
+    Logged(Logged),
 }
 
 impl World {
@@ -86,7 +96,7 @@ impl World {
     pub(crate) fn in_memory() -> Self {
         let clock = Arc::new(ManualClock::at(NOW));
         let journal = Journal::in_memory(&base(), MASTER, clock.clone()).unwrap();
-        Self::of(journal, clock, None)
+        Self::of(journal, clock, Home::Nowhere)
     }
 
     /// On redb in a file.
@@ -95,19 +105,27 @@ impl World {
         drop(Journal::create(dir.path(), &base(), &CreateOptions::default()).unwrap());
         let clock = Arc::new(ManualClock::at(NOW));
         let journal = Journal::open_with_clock(dir.path(), clock.clone()).unwrap();
-        Self::of(journal, clock, Some(dir))
+        Self::of(journal, clock, Home::Dir(dir))
     }
 
     /// On an engine that is no more than an ordered map: the promises rest on nothing else.
     pub(crate) fn on_a_map() -> Self {
         let clock = Arc::new(ManualClock::at(NOW));
         let journal = Journal::on_engine(MapEngine::default(), &base(), MASTER, clock.clone()).unwrap();
-        Self::of(journal, clock, None)
+        Self::of(journal, clock, Home::Nowhere)
     }
 
-    fn of(journal: Journal, clock: Arc<ManualClock>, dir: Option<TempDir>) -> Self {
+    /// On an ordered map behind a write-ahead log that is full every few commits. A restart is a crash.
+    pub(crate) fn logged() -> Self {
+        let clock = Arc::new(ManualClock::at(NOW));
+        let logged = Logged::default();
+        let journal = Journal::on_engine(logged.start(SMALL), &base(), MASTER, clock.clone()).unwrap();
+        Self::of(journal, clock, Home::Logged(logged))
+    }
+
+    fn of(journal: Journal, clock: Arc<ManualClock>, home: Home) -> Self {
         let acme = journal.tenant(&tenant("acme"));
-        Self { journal, clock, acme, dir }
+        Self { journal, clock, acme, home }
     }
 
     /// The same journal after a restart, where the engine outlives one.
@@ -117,12 +135,22 @@ impl World {
 
     /// The same journal after `meanwhile`, which is shown the directory of a closed one, where there is one.
     pub(crate) fn closed_for(self, meanwhile: impl FnOnce(&Path)) -> Self {
-        let Self { journal, clock, acme, dir } = self;
-        let Some(dir) = dir else { return Self { journal, clock, acme, dir } };
+        let Self { journal, clock, acme, home } = self;
+        let dir = match home {
+            Home::Nowhere => return Self { journal, clock, acme, home },
+            Home::Dir(dir) => dir,
+            Home::Logged(logged) => {
+                let logged = logged.crashed();
+                drop((journal, acme));
+                let engine = logged.start(SMALL);
+                let journal = Journal::on_engine(engine, &base(), MASTER, clock.clone()).unwrap();
+                return Self::of(journal, clock, Home::Logged(logged));
+            }
+        };
         drop((journal, acme));
         meanwhile(dir.path());
         let journal = Journal::open_with_clock(dir.path(), clock.clone()).unwrap();
-        Self::of(journal, clock, Some(dir))
+        Self::of(journal, clock, Home::Dir(dir))
     }
 
     /// Claims a run for `worker`.
@@ -208,28 +236,37 @@ pub(crate) fn record_key(name: &str, seq: u64) -> Vec<u8> {
 }
 
 /// An engine out of the standard library's ordered map.
-#[derive(Default)]
-pub(crate) struct MapEngine(RwLock<Arc<BTreeMap<Vec<u8>, Vec<u8>>>>);
+#[derive(Clone, Default)]
+pub(crate) struct MapEngine(Arc<RwLock<Arc<MapRows>>>);
+
+type MapRows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+impl MapEngine {
+    /// Another engine with the same rows.
+    pub(crate) fn copied(&self) -> Self {
+        Self(Arc::new(RwLock::new(Arc::clone(&self.0.read().unwrap()))))
+    }
+}
 
 impl Engine for MapEngine {
     fn snapshot(&self) -> Result<Box<dyn Read + Send + Sync>, EngineError> {
         Ok(Box::new(MapSnapshot(Arc::clone(&self.0.read().unwrap()))))
     }
 
-    fn commit(&self, writes: &Writes) -> Result<(), EngineError> {
+    fn commit(&self, writes: Writes) -> Result<(), EngineError> {
         let mut rows = self.0.write().unwrap();
         let rows = Arc::make_mut(&mut rows);
         for (key, value) in writes {
             match value {
-                Some(value) => drop(rows.insert(key.clone(), value.clone())),
-                None => drop(rows.remove(key)),
+                Some(value) => drop(rows.insert(key, value)),
+                None => drop(rows.remove(&key)),
             }
         }
         Ok(())
     }
 }
 
-struct MapSnapshot(Arc<BTreeMap<Vec<u8>, Vec<u8>>>);
+struct MapSnapshot(Arc<MapRows>);
 
 impl Read for MapSnapshot {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {

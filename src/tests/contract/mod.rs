@@ -1,7 +1,7 @@
 //! The promises of the journal, each held on every engine.
 //!
 //! A promise is a function over a [`World`](super::world::World); `on_every_engine!` makes a test of it for
-//! redb in memory, redb in a file, and an ordered map.
+//! redb in memory, redb in a file, an ordered map, and such a map behind a write-ahead log.
 
 #![expect(clippy::needless_pass_by_value, reason = "a promise may restart its world, which takes it")]
 
@@ -10,6 +10,7 @@ macro_rules! on_every_engine {
     ($($promise:ident)*) => {
         mod in_memory { $(#[test] fn $promise() { super::$promise(crate::tests::world::World::in_memory()); })* }
         mod on_disk { $(#[test] fn $promise() { super::$promise(crate::tests::world::World::on_disk()); })* }
+        mod logged { $(#[test] fn $promise() { super::$promise(crate::tests::world::World::logged()); })* }
         mod on_a_map { $(#[test] fn $promise() { super::$promise(crate::tests::world::World::on_a_map()); })* }
     };
 }
