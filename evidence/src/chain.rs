@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256, block_api::compress256};
 
 use crate::{
-    name::{Kind, Outcome, RunId, TenantId},
+    name::{Outcome, RunId, TenantId},
     payload::Meaning,
     record::{Record, RecordError, RecordView},
 };
@@ -340,7 +340,7 @@ fn conclusion(record: &RecordView<'_>) -> Option<Outcome> {
     if record.kind() != Meaning::RUN_CONCLUDED {
         return None;
     }
-    match Meaning::of(&Kind::checked(record.kind()), &record.to_payload()) {
+    match Meaning::of_record(record) {
         Ok(Meaning::RunConcluded(concluded)) => Some(concluded.outcome),
         _ => None,
     }

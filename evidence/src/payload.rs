@@ -4,8 +4,10 @@
 //! that does not fit its kind is refused when it is appended. Members that mean nothing here are kept and
 //! ignored, and `null` is the same as absent.
 
+use std::borrow::Cow;
+
 use crate::{
-    json::{Json, Object},
+    json::{self, Json},
     name::{Kind, NameError, Outcome},
     record::RecordView,
     timestamp::{Timestamp, TimestampError},
@@ -141,31 +143,38 @@ fn read(kind: &str, payload: &str) -> Result<Meaning, PayloadFault> {
             let members = members(payload)?;
             let until =
                 string(&members, "until")?.map(|until| Timestamp::parse_seconds_or_ms(&until)).transpose()?;
-            Meaning::RunSuspended(RunSuspended { until, reason: present(&members, "reason").cloned() })
+            Meaning::RunSuspended(RunSuspended {
+                until,
+                reason: present(&members, "reason").map(Json::from_compact),
+            })
         }
         Meaning::RUN_CONCLUDED => {
             let members = members(payload)?;
             let outcome = string(&members, "outcome")?.ok_or(PayloadFault::Missing("outcome"))?;
-            let reason = present(&members, "reason").cloned();
+            let reason = present(&members, "reason").map(Json::from_compact);
             Meaning::RunConcluded(RunConcluded { outcome: Outcome::new(outcome)?, reason })
         }
         _ => Meaning::Opaque,
     })
 }
 
-fn members(payload: &str) -> Result<Object, PayloadFault> {
-    Object::parse(payload.as_bytes()).map_err(|_| PayloadFault::NotAnObject)
+/// Names and values, both as the payload's compact text has them.
+type Members<'a> = Vec<(Cow<'a, str>, &'a str)>;
+
+fn members(payload: &str) -> Result<Members<'_>, PayloadFault> {
+    json::compact_members(payload.as_bytes()).map_err(|_| PayloadFault::NotAnObject)
 }
 
-fn present<'a>(members: &'a Object, member: &str) -> Option<&'a Json> {
-    members.get(member).filter(|value| !value.is_null())
+fn present<'a>(members: &Members<'a>, member: &str) -> Option<&'a str> {
+    members.iter().find(|(name, _)| name == member).map(|(_, value)| *value).filter(|value| *value != "null")
 }
 
-fn string(members: &Object, member: &'static str) -> Result<Option<String>, PayloadFault> {
-    present(members, member).map(|value| value.text().ok_or(PayloadFault::NotAString(member))).transpose()
+fn string(members: &Members<'_>, member: &'static str) -> Result<Option<String>, PayloadFault> {
+    let text = |value| json::text_of(value).map(Cow::into_owned).ok_or(PayloadFault::NotAString(member));
+    present(members, member).map(text).transpose()
 }
 
-fn text(members: &Object, member: &'static str, max: usize) -> Result<Option<String>, PayloadFault> {
+fn text(members: &Members<'_>, member: &'static str, max: usize) -> Result<Option<String>, PayloadFault> {
     let text = string(members, member)?;
     match &text {
         Some(text) if text.is_empty() || text.len() > max => {

@@ -349,6 +349,9 @@ impl<'a> Members<'a> {
 
     #[inline]
     fn optional_text(&mut self, member: &'static str) -> Result<Option<Cow<'a, str>>, RecordFault> {
+        if !self.envelope.is_next(member) {
+            return Ok(None);
+        }
         if let Some(text) = self.envelope.text(member)? {
             self.taken += 1;
             return Ok(Some(text));
@@ -361,6 +364,10 @@ impl<'a> Members<'a> {
 
     #[inline]
     fn integer(&mut self, member: &'static str) -> Result<u64, RecordFault> {
+        if let Some(integer) = self.envelope.integer(member) {
+            self.taken += 1;
+            return Ok(integer);
+        }
         decimal::parse(self.value(member)?).ok_or(RecordFault::NotAnInteger { member })
     }
 

@@ -23,10 +23,9 @@ use runseal_tlog::tree::Frontier;
 use crate::agentplane;
 use crate::checkpoint::{self, Signed};
 use crate::error::Failure;
-use crate::export_entries::ExportEntries;
+use crate::export_entries::{ExportEntries, Spill};
 use crate::export_lines::{self, EntryLine, Line};
 use crate::export_runs::RunBlocks;
-use crate::history::History;
 #[cfg(feature = "cli")]
 use crate::history::LogHistory;
 use crate::judge;
@@ -60,12 +59,12 @@ pub fn check(
     let length = file.metadata().map_or(0, |meta| meta.len());
     let bar = progress.bytes("export", length);
     let mut lines = LineReader::new(BufReader::with_capacity(BUFFER_BYTES, file), path);
-    let scratch = History::scratch(true)?;
-    check_lines(&mut lines, path, trust, outside, against, scratch, &|bytes| bar.advance(bytes))
+    let spill = Spill::to_file();
+    check_lines(&mut lines, path, trust, outside, against, spill, &|bytes| bar.advance(bytes))
 }
 
-/// Checks the lines of an export, whatever they come from. `path` is what failures call it, `scratch` an empty
-/// history for the entries, and `advance` is told of bytes done.
+/// Checks the lines of an export, whatever they come from. `path` is what failures call it, `spill` where entries
+/// go that are too many for memory, and `advance` is told of bytes done.
 ///
 /// # Errors
 /// As [`check`].
@@ -75,7 +74,7 @@ pub fn check_lines(
     trust: &Trust,
     outside: Option<&[u8]>,
     against: &Against,
-    scratch: History,
+    spill: Spill,
     advance: &dyn Fn(u64),
 ) -> Result<Report, Failure> {
     let Some(first) = lines.next_line()?.map(<[u8]>::to_vec) else {
@@ -91,7 +90,7 @@ pub fn check_lines(
         Err(error) => return Err(not_an_export(path, &error.to_string())),
     };
     trust.choose(Some(&header.origin))?;
-    let log = ExportEntries::new(scratch, &header.origin)?;
+    let log = ExportEntries::new(spill, &header.origin);
     let mut check = ExportCheck::new(header, trust, log, against);
     if let Some(outside) = outside {
         check.outside(trust, outside);

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+#[cfg(feature = "cli")]
+use crate::history::random_key;
 use crate::history::{History, HistoryError, LOOSE_ENTRIES, LogHistory};
 use crate::ledger::{Ledger, RunEntries, VisitRun, add_segment};
 use crate::mark::Mark;
@@ -16,33 +18,51 @@ const OVERHEAD: usize = size_of::<Mark>() + size_of::<Place>();
 /// An entry's index, and where its bytes are.
 type Place = (u64, Range<usize>);
 
+/// Where the entries of an export go when they are too many for memory.
+#[derive(Debug)]
+pub struct Spill {
+    run_key: [u8; 16],
+    open: fn([u8; 16]) -> Result<History, HistoryError>,
+}
+
+impl Spill {
+    /// Into an unlinked temporary file.
+    #[cfg(feature = "cli")]
+    pub fn to_file() -> Self {
+        Self { run_key: random_key(), open: |run_key| History::scratch_with(run_key, true) }
+    }
+
+    /// Into memory after all; `run_key` as for [`History::in_memory`].
+    pub fn to_memory(run_key: [u8; 16]) -> Self {
+        Self { run_key, open: History::in_memory }
+    }
+}
+
 /// The entries of an export. They are added first, all of them, and looked up after [`Self::settle`].
 #[derive(Debug)]
 pub struct ExportEntries {
-    scratch: LogHistory,
+    spill: Spill,
+    origin: String,
     memory_max: usize,
-    /// Whether some went to the scratch history; from then on all do.
-    spilt: bool,
+    /// Once some went there, all do.
+    spilt: Option<LogHistory>,
     marks: Vec<Mark>,
     places: Vec<Place>,
     bytes: Vec<u8>,
 }
 
 impl ExportEntries {
-    /// No entries yet; `scratch` is an empty history that may fill up with them.
-    ///
-    /// # Errors
-    /// [`HistoryError`].
-    pub fn new(scratch: History, origin: &str) -> Result<Self, HistoryError> {
-        let scratch = Arc::new(scratch).log(origin)?;
-        Ok(Self {
-            scratch,
+    /// No entries yet of the log called `origin`.
+    pub fn new(spill: Spill, origin: &str) -> Self {
+        Self {
+            spill,
+            origin: origin.to_owned(),
             memory_max: MEMORY_MAX,
-            spilt: false,
+            spilt: None,
             marks: Vec::new(),
             places: Vec::new(),
             bytes: Vec::new(),
-        })
+        }
     }
 
     /// Adds an entry of a run.
@@ -62,7 +82,7 @@ impl ExportEntries {
     /// # Errors
     /// [`HistoryError`].
     pub fn settle(&mut self) -> Result<(), HistoryError> {
-        if self.spilt {
+        if self.spilt.is_some() {
             self.spill()?;
             (self.marks, self.places, self.bytes) = (Vec::new(), Vec::new(), Vec::new());
         } else {
@@ -74,20 +94,23 @@ impl ExportEntries {
     }
 
     fn spill(&mut self) -> Result<(), HistoryError> {
-        self.spilt = true;
+        let scratch = match self.spilt.take() {
+            Some(scratch) => scratch,
+            None => Arc::new((self.spill.open)(self.spill.run_key)?).log(&self.origin)?,
+        };
         self.marks.sort_unstable();
-        let log = self.scratch.number;
-        let write = self.scratch.history.begin_write()?;
+        let write = scratch.history.begin_write()?;
         {
             let mut loose = write.open_table(LOOSE_ENTRIES)?;
             for (index, place) in self.places.drain(..) {
-                loose.insert((log, index), &self.bytes[place])?;
+                loose.insert((scratch.number, index), &self.bytes[place])?;
             }
         }
-        add_segment(&write, log, self.marks.iter().copied())?;
+        add_segment(&write, scratch.number, self.marks.iter().copied())?;
         write.commit()?;
         self.marks.clear();
         self.bytes.clear();
+        self.spilt = Some(scratch);
         Ok(())
     }
 }
@@ -111,12 +134,12 @@ fn first_of(marks: &[Mark], run: u64) -> usize {
 
 impl RunEntries for ExportEntries {
     fn run_key(&self) -> &[u8; 16] {
-        self.scratch.run_key()
+        &self.spill.run_key
     }
 
     fn marks(&self, run: u64) -> Result<Cow<'_, [Mark]>, HistoryError> {
-        if self.spilt {
-            return RunEntries::marks(&self.scratch, run);
+        if let Some(scratch) = &self.spilt {
+            return RunEntries::marks(scratch, run);
         }
         let start = first_of(&self.marks, run);
         let count = self.marks[start..].iter().take_while(|mark| mark.run == run).count();
@@ -124,8 +147,8 @@ impl RunEntries for ExportEntries {
     }
 
     fn entry(&self, index: u64) -> Result<Option<Cow<'_, [u8]>>, HistoryError> {
-        if self.spilt {
-            return RunEntries::entry(&self.scratch, index);
+        if let Some(scratch) = &self.spilt {
+            return RunEntries::entry(scratch, index);
         }
         let holds = |at: usize| self.places.get(at).is_some_and(|(found, _)| *found == index);
         // Where no entry is left out or repeated, entry `n` stands on place `n`.
@@ -136,8 +159,8 @@ impl RunEntries for ExportEntries {
     }
 
     fn for_each_run(&self, visit: &mut VisitRun<'_>) -> Result<(), HistoryError> {
-        if self.spilt {
-            return Ledger::new(&self.scratch).for_each_run(0, visit);
+        if let Some(scratch) = &self.spilt {
+            return Ledger::new(scratch).for_each_run(0, visit);
         }
         self.marks.chunk_by(|one, next| one.run == next.run).try_for_each(|marks| visit(marks[0].run, marks))
     }
@@ -151,8 +174,8 @@ mod tests {
     use crate::mark::MarkKind;
 
     fn entries(memory_max: usize, added: &[(u64, u64, String)]) -> ExportEntries {
-        let scratch = History::in_memory([7; 16]).unwrap();
-        let mut entries = ExportEntries { memory_max, ..ExportEntries::new(scratch, "log").unwrap() };
+        let mut entries =
+            ExportEntries { memory_max, ..ExportEntries::new(Spill::to_memory([7; 16]), "log") };
         for (run, index, entry) in added {
             let mark = Mark::new(*run, *index, MarkKind::Head, 1);
             entries.add(mark, entry.as_bytes()).unwrap();
@@ -181,7 +204,7 @@ mod tests {
         ) {
             // One index has one mark in a log; a damaged export may repeat both.
             let (memory, spilt) = (entries(usize::MAX, &added), entries(memory_max, &added));
-            prop_assert!(!memory.spilt);
+            prop_assert!(memory.spilt.is_none());
             for index in 0..41 {
                 let last = added.iter().rev().find(|(_, of, _)| *of == index);
                 let expected = last.map(|(.., entry)| entry.as_bytes());

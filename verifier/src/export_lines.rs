@@ -16,7 +16,7 @@ use crate::lines::{BLOCK_BYTES, LineReader, line_length};
 const PARSERS_MAX: usize = 8;
 /// Blocks beyond one for each thread that parses: one being read, one being checked, and some for whoever is kept
 /// from its core for a moment.
-const SPARE_BLOCKS: usize = 14;
+const SPARE_BLOCKS: usize = 6;
 
 /// One line: its number, its length, and what it says.
 pub type Parsed<'l> = (u64, usize, Result<Line<'l>, &'l ExportError>);

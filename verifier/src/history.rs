@@ -297,18 +297,22 @@ impl History {
     /// [`HistoryError`].
     #[cfg(feature = "cli")]
     pub fn scratch(keeps_entries: bool) -> Result<Self, HistoryError> {
+        Self::scratch_with(random_key(), keeps_entries)
+    }
+
+    /// The same with a run key as [`Self::in_memory`] has it.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    #[cfg(feature = "cli")]
+    pub(crate) fn scratch_with(run_key: [u8; 16], keeps_entries: bool) -> Result<Self, HistoryError> {
         let place = std::env::temp_dir();
         let file = tempfile::tempfile_in(&place)
             .map_err(|source| HistoryError::Access { path: place.clone(), source })?;
         let backend = ScratchFile::new(file).map_err(|error| opening(&place, error))?;
         let db = builder().create_with_backend(backend).map_err(|error| opening(&place, error))?;
-        let history = Self {
-            db,
-            keeps_entries,
-            keeps_tiles: keeps_entries,
-            durability: Durability::None,
-            run_key: random_key(),
-        };
+        let history =
+            Self { db, keeps_entries, keeps_tiles: keeps_entries, durability: Durability::None, run_key };
         history.initialise()?;
         Ok(history)
     }
@@ -391,7 +395,7 @@ fn builder() -> redb::Builder {
 }
 
 /// A key nobody else knows, from the randomness that the standard library keys its hash maps with.
-fn random_key() -> [u8; 16] {
+pub(crate) fn random_key() -> [u8; 16] {
     let mut key = [0; 16];
     for half in key.chunks_exact_mut(8) {
         half.copy_from_slice(&RandomState::new().build_hasher().finish().to_be_bytes());

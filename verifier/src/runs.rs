@@ -335,8 +335,9 @@ impl<'k> RunCheck<'k> {
     }
 
     fn seal(&mut self, count: u64) {
-        let Some((index, seal)) = self.pinned.seal.clone() else { return };
-        let sealed = seal.records.get();
+        let Some((index, seal)) = &self.pinned.seal else { return };
+        let (index, sealed) = (*index, seal.records.get());
+        let concluded = self.chain.conclusion();
         if count > sealed {
             let detail = format!(
                 "{} records follow the {sealed} that the seal at index {index} covers",
@@ -345,10 +346,10 @@ impl<'k> RunCheck<'k> {
             self.found(FindingKind::RunEdited, index, Some(sealed + 1), detail);
         } else if count == sealed
             && seal.chain == self.chain.head()
-            && self.chain.conclusion() != Some(&seal.outcome)
+            && concluded != Some(&seal.outcome)
             && self.gaps.is_empty()
         {
-            let concluded = self.chain.conclusion().map_or("nothing", |outcome| outcome.as_str()).to_owned();
+            let concluded = concluded.map_or("nothing", |outcome| outcome.as_str());
             let detail = format!(
                 "the seal at index {index} says {}, the last record concludes {concluded}",
                 seal.outcome

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::decimal;
+
 use super::{
     JsonError,
     scanner::{Form, Scanner},
@@ -56,6 +58,31 @@ impl<'a> Envelope<'a> {
         let (quoted, rest) = self.scanner.bytes[self.scanner.at + 1..].split_first_chunk()?;
         self.scanner.at += N + 2;
         (rest.first() == Some(&b'"')).then_some(quoted)
+    }
+
+    /// The member called `name` if it stands next and is an integer from 0 to 2^64-1 in plain digits, else `None` and
+    /// nothing is passed.
+    #[inline]
+    pub(crate) fn integer(&mut self, name: &str) -> Option<u64> {
+        let before = self.scanner.at;
+        if self.pass_name(name) {
+            let rest = &self.scanner.text[self.scanner.at..];
+            if let Some((integer, rest)) = decimal::split(rest)
+                && rest.starts_with([',', '}'])
+            {
+                self.scanner.at = self.scanner.bytes.len() - rest.len();
+                return Some(integer);
+            }
+        }
+        self.scanner.at = before;
+        None
+    }
+
+    /// Whether the next member may be called `name`: `false` is certain.
+    #[inline]
+    pub(crate) fn is_next(&self, name: &str) -> bool {
+        // The first characters tell nearly all names apart, without a call to compare them.
+        self.scanner.bytes.get(self.scanner.at + 2..self.scanner.at + 4) == name.as_bytes().get(..2)
     }
 
     /// True where nothing follows but the end of the object and of the text.

@@ -8,8 +8,8 @@ use runseal_tlog::bundle::ENTRY_BYTES_MAX;
 use runseal_verifier::checkpoint::NOTE_BYTES_MAX;
 use runseal_verifier::error::{EXIT_USAGE, Failure};
 use runseal_verifier::export;
+use runseal_verifier::export_entries::Spill;
 use runseal_verifier::fraud::{self, NoConviction};
-use runseal_verifier::history::History;
 use runseal_verifier::lines::LineReader;
 use runseal_verifier::proof;
 use runseal_verifier::steps::{Against, RecordVkeyError, record_key};
@@ -35,7 +35,7 @@ pub struct Question {
     pub entry: Option<Vec<u8>>,
     /// For a proof: the origin of the log that the entry must be in.
     pub log: Option<String>,
-    /// Randomness nobody else knows, see [`History::in_memory`].
+    /// Randomness nobody else knows, see [`Spill::to_memory`].
     pub run_key: [u8; 16],
 }
 
@@ -102,9 +102,9 @@ impl Question {
                 let outside = self.checkpoint.as_deref();
                 bounded(outside, "the checkpoint from elsewhere", "checkpoint", NOTE_BYTES_MAX as u64)?;
                 let against = Against { record_keys: self.record_keys()?, steps: None };
-                let scratch = History::in_memory(self.run_key).map_err(Failure::from)?;
+                let spill = Spill::to_memory(self.run_key);
                 let mut lines = LineReader::new(file, path);
-                Ok(export::check_lines(&mut lines, path, &trust, outside, &against, scratch, &|_| {})?)
+                Ok(export::check_lines(&mut lines, path, &trust, outside, &against, spill, &|_| {})?)
             }
             Kind::FraudProof => {
                 let bytes = read(file, path, "fraud proof", fraud::FRAUD_BYTES_MAX)?;
