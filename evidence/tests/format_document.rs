@@ -6,6 +6,7 @@ use runseal_evidence::{
     chain::{Chain, ChainHash},
     entry::Entry,
     export::ExportLine,
+    finding::FindingKind,
     name::{Base, RunId, TenantId},
     payload::Meaning,
     record::Record,
@@ -120,4 +121,14 @@ fn the_export_lines_are_written_as_they_are_read() {
         parsed.write_to(&mut written).unwrap();
         assert_eq!(String::from_utf8(written).unwrap(), format!("{line}\n"));
     }
+}
+
+#[test]
+fn the_table_of_findings_has_every_kind_with_its_class_and_no_other() {
+    let rows = section("Findings").lines().filter(|line| line.starts_with("| `"));
+    let documented: Vec<String> = rows
+        .map(|row| row.split(" | ").take(2).collect::<Vec<_>>().join(" ").replace(['|', '`'], ""))
+        .collect();
+    let kinds = FindingKind::ALL.map(|kind| format!(" {kind} {}", kind.class()));
+    assert_eq!(documented, kinds);
 }

@@ -9,6 +9,7 @@ mod command;
 mod dates;
 mod directory;
 mod export;
+mod findings;
 mod history;
 mod hostile;
 mod html;
