@@ -18,7 +18,7 @@ use runseal::evidence::name::{CodecId, DefinitionName, Kind, RunId, StepPath, Te
 use runseal::evidence::record::RecordDraft;
 use runseal::evidence::report::{Report, Verdict};
 use runseal::steps::{Definition, InputDigest, StepLimits, StepStore};
-use runseal_verifier::progress::Progress;
+use runseal_verifier::online::progress::Progress;
 use runseal_verifier::steps::{Against, StepsFile};
 use runseal_verifier::trust::Trust;
 use step_file::{File, ID};

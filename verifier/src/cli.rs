@@ -1,47 +1,41 @@
 //! The command line.
 
+mod args;
+mod output;
+mod watch;
+
 use std::ffi::OsString;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
-use clap::{Args, Parser, Subcommand};
-use runseal_evidence::name::Base;
-use runseal_evidence::report::Report;
+use clap::{Parser, Subcommand};
 use runseal_evidence::signature::RecordVerifier;
-use runseal_tlog::policy::PolicyLog;
-use tokio::signal::unix::{SignalKind, signal};
 
-use crate::alert::{Alert, Event, Hook};
-use crate::audit::{Audit, Audited, Records};
+use self::args::{AuditArgs, ExportArgs, FraudArgs, HistoryArgs, ProofArgs, WatchArgs, WitnessesArgs};
+use self::output::{hand_out, print, to_people, to_stdout, write_out};
 use crate::checkpoint::NOTE_BYTES_MAX;
-use crate::clock::{Clock, SystemClock};
-use crate::directory;
+use crate::clock::SystemClock;
 use crate::error::{EXIT_USAGE, Failure};
 use crate::history::History;
-use crate::http::{Client, Token};
-use crate::listing;
-use crate::metrics::{self, Status};
-use crate::progress::Progress;
-use crate::records::RecordSource;
-use crate::report_html;
-use crate::report_text::{self, Colour};
-use crate::source::{LogSource, SourceError};
-use crate::steps::{Against, StepsFile, record_key};
-use crate::timeline::{self, Point};
+use crate::online::audit::{Audit, Records};
+use crate::online::directory;
+use crate::online::http::Token;
+use crate::online::listing;
+use crate::online::progress::Progress;
+use crate::online::records::RecordSource;
+use crate::online::source::LogSource;
+use crate::online::witnesses::Witnesses;
+use crate::report_text;
+use crate::steps::{Against, StepsFile};
+use crate::timeline;
 use crate::trust::Trust;
-use crate::watch::Watch;
-use crate::witnesses::Witnesses;
 use crate::{export, file, fraud, proof};
 
 const EXIT_CODES: &str = "Exit codes: 0 verified, 1 an integrity finding, 2 wrong usage or input, \
     3 could not finish or could not check, 4 an internal fault.";
-
-/// Shortest interval between audits of one log.
-const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// Checks a transparency log and the runs in it, trusting nobody but the keys in a policy file.
 #[derive(Debug, Parser)]
@@ -81,214 +75,6 @@ enum Verb {
     /// List what is remembered.
     #[command(after_help = "Example: runseal-verifier history --history acme.history")]
     History(HistoryArgs),
-}
-
-#[derive(Debug, Args)]
-struct AuditArgs {
-    #[command(flatten)]
-    trust: TrustArgs,
-    /// The log's origin; needed when the policy lists several logs.
-    #[arg(long, env = "RUNSEAL_LOG")]
-    log: Option<String>,
-    /// Audit the directory of a plane, the policy's log <base>/log/_directory, and hold the tenants and keys it
-    /// lists against the policy's logs and those that the history remembers.
-    #[arg(
-        long,
-        env = "RUNSEAL_DIRECTORY",
-        value_parser = FalseyValueParser::new(),
-        conflicts_with_all = ["records", "record_key", "steps", "history_light"],
-    )]
-    directory: bool,
-    /// Where the log is: a tlog-tiles prefix, or a directory. Else the URL on the policy's log line.
-    #[arg(long, env = "RUNSEAL_URL")]
-    url: Option<String>,
-    /// What is remembered from audit to audit; made where it does not exist.
-    #[arg(long, env = "RUNSEAL_HISTORY")]
-    history: Option<PathBuf>,
-    /// Keep no entries in the history: half the size or less, but vanished runs have no names.
-    #[arg(long, env = "RUNSEAL_HISTORY_LIGHT", value_parser = FalseyValueParser::new(), requires = "history")]
-    history_light: bool,
-    /// Where records are: an audit prefix (http(s)://…/audit/<tenant>) or an export file.
-    #[arg(long, env = "RUNSEAL_RECORDS")]
-    records: Option<String>,
-    /// The vkey of a key that signs records; repeatable. With any, every record must carry a signature.
-    #[arg(long, env = "RUNSEAL_RECORD_KEY", value_parser = record_key)]
-    record_key: Vec<RecordVerifier>,
-    /// The file of the tenant's steps, to be held against what its runs concluded with.
-    #[arg(long, env = "RUNSEAL_STEPS", value_name = "FILE", requires = "records")]
-    steps: Option<PathBuf>,
-    /// A file with the bearer token for the log and the records.
-    #[arg(long, env = "RUNSEAL_TOKEN")]
-    token: Option<PathBuf>,
-    /// The oldest that the newest cosignature may be.
-    #[arg(long, env = "RUNSEAL_MAX_AGE", value_parser = humantime::parse_duration)]
-    max_age: Option<Duration>,
-    /// Write a fraud proof here when the log is caught with two histories.
-    #[arg(long, env = "RUNSEAL_FRAUD_PROOF")]
-    fraud_proof: Option<PathBuf>,
-    /// Fetches at a time.
-    #[arg(long, env = "RUNSEAL_JOBS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
-    jobs: u16,
-    /// Longest time for one audit; what was verified by then is kept.
-    #[arg(long, env = "RUNSEAL_TIMEOUT", default_value = "6h", value_parser = humantime::parse_duration)]
-    timeout: Duration,
-    #[command(flatten)]
-    output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-struct ExportArgs {
-    /// The export file.
-    file: PathBuf,
-    #[command(flatten)]
-    trust: TrustArgs,
-    /// A checkpoint note from elsewhere: a witness, another auditor, an earlier day.
-    #[arg(long, env = "RUNSEAL_CHECKPOINT")]
-    checkpoint: Option<PathBuf>,
-    /// The vkey of a key that signs records; repeatable. With any, every record must carry a signature.
-    #[arg(long, env = "RUNSEAL_RECORD_KEY", value_parser = record_key)]
-    record_key: Vec<RecordVerifier>,
-    /// The file of the tenant's steps, to be held against what its runs concluded with.
-    #[arg(long, env = "RUNSEAL_STEPS", value_name = "FILE")]
-    steps: Option<PathBuf>,
-    #[command(flatten)]
-    output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-struct ProofArgs {
-    /// The proof file.
-    file: PathBuf,
-    #[command(flatten)]
-    trust: TrustArgs,
-    /// The origin of the log that the entry must be in; else any that the policy lists.
-    #[arg(long, env = "RUNSEAL_LOG")]
-    log: Option<String>,
-    /// The entry, a file or - for stdin; else the proof's extra line holds it.
-    #[arg(long, env = "RUNSEAL_ENTRY")]
-    entry: Option<PathBuf>,
-    #[command(flatten)]
-    output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-struct WitnessesArgs {
-    #[command(flatten)]
-    trust: TrustArgs,
-    /// The log's origin; needed when the policy lists several logs.
-    #[arg(long, env = "RUNSEAL_LOG")]
-    log: Option<String>,
-    /// Where the log is: a tlog-tiles prefix, or a directory. Else the URL on the policy's log line.
-    #[arg(long, env = "RUNSEAL_URL")]
-    url: Option<String>,
-    /// What is remembered of the log.
-    #[arg(long, env = "RUNSEAL_HISTORY")]
-    history: Option<PathBuf>,
-    /// A file with the bearer token for the log.
-    #[arg(long, env = "RUNSEAL_TOKEN")]
-    token: Option<PathBuf>,
-    /// Write a fraud proof here when the log is caught with two histories.
-    #[arg(long, env = "RUNSEAL_FRAUD_PROOF")]
-    fraud_proof: Option<PathBuf>,
-    #[command(flatten)]
-    output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-struct WatchArgs {
-    #[command(flatten)]
-    trust: TrustArgs,
-    /// What is remembered from audit to audit; made where it does not exist.
-    #[arg(long, env = "RUNSEAL_HISTORY")]
-    history: PathBuf,
-    /// Keep no entries in the history.
-    #[arg(long, env = "RUNSEAL_HISTORY_LIGHT", value_parser = FalseyValueParser::new())]
-    history_light: bool,
-    /// Watch only this log; repeatable. Else every log of the policy that has a URL.
-    #[arg(long, env = "RUNSEAL_LOG")]
-    log: Vec<String>,
-    /// Where the records of all tenants are: http(s)://…/audit, to which each log's tenant is added.
-    #[arg(long, env = "RUNSEAL_RECORDS_BASE")]
-    records_base: Option<String>,
-    /// The vkey of a key that signs records; repeatable.
-    #[arg(long, env = "RUNSEAL_RECORD_KEY", value_parser = record_key)]
-    record_key: Vec<RecordVerifier>,
-    /// A file with the bearer token for the logs and the records.
-    #[arg(long, env = "RUNSEAL_TOKEN")]
-    token: Option<PathBuf>,
-    /// From the end of one audit to the start of the next.
-    #[arg(long, env = "RUNSEAL_INTERVAL", default_value = "1m", value_parser = humantime::parse_duration)]
-    interval: Duration,
-    /// Without a complete audit for this long a log is silent. Ten intervals where it is not given.
-    #[arg(long, env = "RUNSEAL_SILENCE", value_parser = humantime::parse_duration)]
-    silence: Option<Duration>,
-    /// The oldest that the newest cosignature may be.
-    #[arg(long, env = "RUNSEAL_MAX_AGE", value_parser = humantime::parse_duration)]
-    max_age: Option<Duration>,
-    /// Serve /metrics and /healthz here.
-    #[arg(long, env = "RUNSEAL_LISTEN")]
-    listen: Option<std::net::SocketAddr>,
-    /// Rewrite this file after every audit.
-    #[arg(long, env = "RUNSEAL_HEARTBEAT")]
-    heartbeat: Option<PathBuf>,
-    /// Run this program for each alert, with the alert as JSON on its stdin.
-    #[arg(long, env = "RUNSEAL_ALERT_COMMAND")]
-    alert_command: Option<String>,
-    /// POST each alert as JSON to this address.
-    #[arg(long, env = "RUNSEAL_ALERT_URL")]
-    alert_url: Option<String>,
-    /// Send one marked test alert and stop.
-    #[arg(long, env = "RUNSEAL_TEST_ALERT", value_parser = FalseyValueParser::new())]
-    test_alert: bool,
-    /// Write fraud proofs into this folder.
-    #[arg(long, env = "RUNSEAL_FRAUD_PROOFS")]
-    fraud_proofs: Option<PathBuf>,
-    /// Fetches at a time, for each log.
-    #[arg(long, env = "RUNSEAL_JOBS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
-    jobs: u16,
-    /// Longest time for one audit; what was verified by then is kept.
-    #[arg(long, env = "RUNSEAL_TIMEOUT", default_value = "6h", value_parser = humantime::parse_duration)]
-    timeout: Duration,
-}
-
-#[derive(Debug, Args)]
-struct FraudArgs {
-    /// The fraud proof file.
-    file: PathBuf,
-    #[command(flatten)]
-    trust: TrustArgs,
-    #[command(flatten)]
-    output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-struct HistoryArgs {
-    /// The history file.
-    #[arg(long, env = "RUNSEAL_HISTORY")]
-    history: PathBuf,
-    /// Only this log.
-    #[arg(long, env = "RUNSEAL_LOG")]
-    log: Option<String>,
-    /// One JSON object a line.
-    #[arg(long, env = "RUNSEAL_JSON", value_parser = FalseyValueParser::new())]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-struct TrustArgs {
-    /// The tlog-policy file: log keys, witnesses, quorum.
-    #[arg(long, env = "RUNSEAL_POLICY")]
-    policy: PathBuf,
-}
-
-#[derive(Debug, Args)]
-struct OutputArgs {
-    /// Write the report as JSON to a file, or - for stdout.
-    #[arg(long, env = "RUNSEAL_JSON")]
-    json: Option<PathBuf>,
-    /// Write the report as one self-contained page.
-    #[arg(long, env = "RUNSEAL_HTML")]
-    html: Option<PathBuf>,
 }
 
 /// Runs the command of this process.
@@ -347,7 +133,7 @@ fn dispatch(cli: &Cli) -> Result<u8, Failure> {
                 .map_err(|error| error.into_failure(&args.file))?;
             print(&report, &[], &args.output, cli.quiet)
         }
-        Verb::Watch(args) => watch(args, cli.quiet),
+        Verb::Watch(args) => watch::watch(args, cli.quiet),
         Verb::Witnesses(args) => witnesses(args, cli.quiet),
         Verb::Fraud(args) => prove_fraud(args, cli.quiet),
         Verb::History(args) => {
@@ -373,11 +159,7 @@ fn audit(args: &AuditArgs, quiet: bool, progress: Progress) -> Result<u8, Failur
         Some(url) => url.clone(),
         None => trust.url(&origin)?.to_owned(),
     };
-    let token = args
-        .token
-        .as_deref()
-        .map(|path| Ok::<_, Failure>(Token::new(&file::read_secret(path, "token file", 4096)?)?));
-    let token = token.transpose()?;
+    let token = token(args.token.as_deref())?;
     let records = match args.records.as_deref() {
         None => None,
         Some(url) if url.starts_with("http://") || url.starts_with("https://") => {
@@ -424,129 +206,9 @@ fn witnesses(args: &WitnessesArgs, quiet: bool) -> Result<u8, Failure> {
     print(&audited.report, &[], &args.output, quiet)
 }
 
-fn watch(args: &WatchArgs, quiet: bool) -> Result<u8, Failure> {
-    if args.interval < INTERVAL_MIN {
-        return Err(Failure::Usage("--interval is shorter than 10ms; no log can be audited that often"));
-    }
-    let trust = Trust::load(&args.trust.policy)?;
-    let token = token(args.token.as_deref())?;
-    let mut hooks: Vec<Hook> = args.alert_command.iter().cloned().map(Hook::Command).collect();
-    if let Some(location) = &args.alert_url {
-        let refuse =
-            |reason: url::ParseError| SourceError::Url { url: location.clone(), reason: reason.to_string() };
-        let url = url::Url::parse(location).map_err(refuse)?;
-        hooks.push(Hook::Post(Box::new(Client::new(None)?), url));
-    }
-    let history = Arc::new(History::open_or_create(&args.history, args.history_light)?);
-    let audits = watched(args, &trust, token.as_ref(), &history)?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let silence = args.silence.unwrap_or(args.interval.saturating_mul(10));
-    let origins = audits.iter().map(|audit| audit.origin.clone());
-    let status = Arc::new(Status::new(origins, silence, clock.now()));
-    let (heartbeat, fraud_proofs) = (args.heartbeat.clone(), args.fraud_proofs.clone());
-    let watch = Watch { audits, history, interval: args.interval, hooks, heartbeat, fraud_proofs };
-    runtime()?.block_on(async {
-        if args.test_alert {
-            return test_alert(&watch, clock.now()).await;
-        }
-        // Asked for before anything else, so that no signal is missed.
-        let mut terminate =
-            signal(SignalKind::terminate()).map_err(|error| Failure::Internal(error.to_string()))?;
-        let mut interrupt =
-            signal(SignalKind::interrupt()).map_err(|error| Failure::Internal(error.to_string()))?;
-        let (say_stop, stop) = tokio::sync::watch::channel(false);
-        if let Some(address) = args.listen {
-            let (local, _) = metrics::serve(address, Arc::clone(&status), Arc::clone(&clock)).await?;
-            if !quiet {
-                eprintln!("metrics at http://{local}/metrics");
-            }
-        }
-        if !quiet {
-            let origins: Vec<&str> = watch.audits.iter().map(|audit| audit.origin.as_str()).collect();
-            eprintln!("watching {} every {}", origins.join(", "), humantime::format_duration(args.interval));
-        }
-        let watching = watch.run(&status, &clock, stop);
-        tokio::pin!(watching);
-        tokio::select! {
-            ended = &mut watching => return ended.map(|()| 0),
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        let _ = say_stop.send(true);
-        watching.await.map(|()| 0)
-    })
-}
-
-/// One audit for each watched log.
-fn watched(
-    args: &WatchArgs,
-    trust: &Trust,
-    token: Option<&Token>,
-    history: &Arc<History>,
-) -> Result<Vec<Audit>, Failure> {
-    let mut origins: Vec<&str> = if args.log.is_empty() {
-        trust.policy.logs().iter().filter(|log| log.url().is_some()).map(PolicyLog::origin).collect()
-    } else {
-        args.log.iter().map(|log| trust.choose(Some(log))).collect::<Result<_, _>>()?
-    };
-    origins.sort_unstable();
-    origins.dedup();
-    if origins.is_empty() {
-        return Err(Failure::Usage("no log of the policy has a URL, so there is nothing to watch"));
-    }
-    let audit = |origin: &str| {
-        // Without its entries a directory can be audited like any other log, but not read.
-        let directory = directory::base_of(origin).filter(|_| !args.history_light);
-        let records = args.records_base.as_deref().filter(|_| directory.is_none()).map(|base| {
-            let tenant = Base::tenant_of(origin);
-            let tenant = tenant
-                .ok_or(Failure::Usage("--records-base serves logs of planes, and one of these is none"))?;
-            let prefix = format!("{}/{tenant}", base.trim_end_matches('/'));
-            Ok::<_, Failure>(Records::Http(RecordSource::open(&prefix, token.cloned())?))
-        });
-        Ok(Audit {
-            trust: trust.clone(),
-            origin: origin.to_owned(),
-            source: LogSource::open(trust.url(origin)?, token.cloned())?,
-            history: Some(Arc::clone(history)),
-            records: records.transpose()?,
-            directory,
-            against: against(&args.record_key, None)?,
-            max_age: args.max_age,
-            jobs: usize::from(args.jobs),
-            timeout: args.timeout,
-        })
-    };
-    origins.into_iter().map(audit).collect()
-}
-
-async fn test_alert(watch: &Watch, time: u64) -> Result<u8, Failure> {
-    if watch.hooks.is_empty() {
-        return Err(Failure::Usage("there is nobody to tell: give --alert-command or --alert-url"));
-    }
-    let origin = watch.audits.iter().map(|audit| audit.origin.clone()).collect::<Vec<_>>().join(", ");
-    let detail = "this is a test: alerts of runseal-verifier arrive here".to_owned();
-    let alert = Alert { alert: 1, event: Event::Test, origin, time, finding: None, detail };
-    for hook in &watch.hooks {
-        hook.tell(&alert).await?;
-    }
-    Ok(0)
-}
-
 fn token(path: Option<&Path>) -> Result<Option<Token>, Failure> {
     let token = path.map(|path| Ok::<_, Failure>(Token::new(&file::read_secret(path, "token file", 4096)?)?));
     token.transpose()
-}
-
-/// Writes the fraud proof, if there is one and it was asked for.
-fn hand_out(path: Option<&Path>, audited: &Audited, quiet: bool) -> Result<(), Failure> {
-    if let (Some(path), Some(fraud)) = (path, &audited.fraud) {
-        file::write(path, fraud.to_string().as_bytes())?;
-        if !quiet {
-            eprintln!("the fraud proof is in {}", path.display());
-        }
-    }
-    Ok(())
 }
 
 fn prove_fraud(args: &FraudArgs, quiet: bool) -> Result<u8, Failure> {
@@ -579,68 +241,6 @@ fn prove_fraud(args: &FraudArgs, quiet: bool) -> Result<u8, Failure> {
             }
             Ok(EXIT_USAGE)
         }
-    }
-}
-
-/// Writes the report where it was asked for, and answers the exit code of its verdict.
-fn print(report: &Report, timeline: &[Point], output: &OutputArgs, quiet: bool) -> Result<u8, Failure> {
-    let taken = write_out(report, timeline, output)?;
-    if !quiet {
-        let terminal = match taken {
-            Stdout::Taken => io::stderr().is_terminal(),
-            Stdout::Free => io::stdout().is_terminal(),
-        };
-        let colour = if terminal { Colour::On } else { Colour::Off };
-        to_people(&report_text::render(report, colour), taken)?;
-    }
-    Ok(report.verdict().exit_code())
-}
-
-/// Whether a report for scripts went to stdout.
-#[derive(Clone, Copy)]
-enum Stdout {
-    Free,
-    Taken,
-}
-
-fn to_people(text: &str, stdout: Stdout) -> Result<(), Failure> {
-    match stdout {
-        Stdout::Free => to_stdout(text.as_bytes()),
-        Stdout::Taken => {
-            let _ = io::stderr().write_all(text.as_bytes());
-            Ok(())
-        }
-    }
-}
-
-fn write_out(report: &Report, timeline: &[Point], output: &OutputArgs) -> Result<Stdout, Failure> {
-    if let Some(path) = &output.html {
-        let now = SystemClock.now();
-        let alone = timeline::of_report(report, now);
-        let timeline = if timeline.is_empty() { &alone } else { timeline };
-        file::write(path, report_html::render(report, timeline, now).as_bytes())?;
-    }
-    let mut stdout = Stdout::Free;
-    if let Some(path) = &output.json {
-        let mut json = serde_json::to_vec(report)
-            .map_err(|error| Failure::Internal(format!("the report does not serialise: {error}")))?;
-        json.push(b'\n');
-        if path == Path::new("-") {
-            stdout = Stdout::Taken;
-            to_stdout(&json)?;
-        } else {
-            file::write(path, &json)?;
-        }
-    }
-    Ok(stdout)
-}
-
-fn to_stdout(bytes: &[u8]) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        // A reader who has seen enough is no failure of ours.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.map_err(|source| Failure::Write { path: PathBuf::from("stdout"), source }),
     }
 }
 

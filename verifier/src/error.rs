@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-#[cfg(feature = "cli")]
-use crate::alert::HookError;
 use crate::history::HistoryError;
 #[cfg(feature = "cli")]
-use crate::http::FetchError;
+use crate::online::alert::HookError;
 #[cfg(feature = "cli")]
-use crate::source::SourceError;
+use crate::online::http::FetchError;
+#[cfg(feature = "cli")]
+use crate::online::source::SourceError;
 use crate::trust::TrustError;
 
 /// Wrong usage or input.

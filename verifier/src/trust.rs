@@ -6,10 +6,10 @@ use runseal_tlog::policy::{Policy, PolicyError, PolicyLog};
 use thiserror::Error;
 
 use crate::dates::{DateError, Dates, PolicyDates};
-#[cfg(feature = "cli")]
-use crate::directory;
 use crate::error::Failure;
 use crate::file;
+#[cfg(feature = "cli")]
+use crate::online::directory;
 
 /// Longest policy file read.
 pub const POLICY_BYTES_MAX: u64 = 4 << 20;

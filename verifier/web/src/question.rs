@@ -8,7 +8,7 @@ use runseal_tlog::bundle::ENTRY_BYTES_MAX;
 use runseal_verifier::checkpoint::NOTE_BYTES_MAX;
 use runseal_verifier::error::{EXIT_USAGE, Failure};
 use runseal_verifier::export;
-use runseal_verifier::export_entries::Spill;
+use runseal_verifier::export::entries::Spill;
 use runseal_verifier::fraud::{self, NoConviction};
 use runseal_verifier::lines::LineReader;
 use runseal_verifier::proof;

@@ -18,15 +18,15 @@ use runseal_tlog::policy::PolicyWitness;
 use runseal_tlog::tile::TileNodes;
 use sha2::{Digest as _, Sha256};
 
-use crate::audit::Audited;
-use crate::blocking::blocking;
 use crate::checkpoint::{self, NOTE_BYTES_MAX};
 use crate::clock;
 use crate::error::Failure;
 use crate::history::{History, LogHistory};
-use crate::http::{Client, FetchError};
-use crate::source::{LogSource, http_prefix, join};
-use crate::tree::FetchedTree;
+use crate::online::audit::Audited;
+use crate::online::blocking::blocking;
+use crate::online::http::{Client, FetchError};
+use crate::online::source::{LogSource, http_prefix, join};
+use crate::online::tree::FetchedTree;
 use crate::trust::Trust;
 
 /// What to compare.

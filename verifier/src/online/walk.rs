@@ -4,13 +4,13 @@ use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::report::NotChecked;
 use runseal_tlog::tile::TILE_WIDTH;
 
-use crate::blocking::blocking;
 use crate::error::Failure;
-use crate::finder::Finder;
 use crate::history::{HistoryError, LogHistory};
 use crate::judge;
 use crate::ledger::Ledger;
 use crate::mark::Mark;
+use crate::online::blocking::blocking;
+use crate::online::finder::Finder;
 use crate::runs::Pinned;
 
 /// Walks the log in order and answers each run where its last entry stands.

@@ -19,11 +19,11 @@ const PARSERS_MAX: usize = 8;
 const SPARE_BLOCKS: usize = 6;
 
 /// One line: its number, its length, and what it says.
-pub type Parsed<'l> = (u64, usize, Result<Line<'l>, &'l ExportError>);
+pub(super) type Parsed<'l> = (u64, usize, Result<Line<'l>, &'l ExportError>);
 
 /// What a line says, with as much of the checking done as needs no other line.
 #[derive(Clone, Copy, Debug)]
-pub enum Line<'l> {
+pub(super) enum Line<'l> {
     /// A record: its wire bytes, what the line says of it, and its hash as that of the record after `prev`.
     Record(&'l [u8], &'l RecordAccount, Ahead),
     /// An entry.
@@ -34,13 +34,13 @@ pub enum Line<'l> {
 
 /// An entry of the log, hashed and read.
 #[derive(Debug)]
-pub struct EntryLine {
+pub(super) struct EntryLine {
     /// The line.
-    pub line: ExportEntry,
+    pub(super) line: ExportEntry,
     /// The entry's leaf hash.
-    pub leaf: LeafHash,
+    pub(super) leaf: LeafHash,
     /// What the entry is.
-    pub recognised: Recognised,
+    pub(super) recognised: Recognised,
 }
 
 /// Lines on their way from the file to the checker.
@@ -125,7 +125,7 @@ impl Block {
 ///
 /// # Errors
 /// [`Failure`] of the file, or of `take`.
-pub fn for_each(
+pub(super) fn for_each(
     lines: &mut LineReader<'_>,
     mut take: impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure>,
 ) -> Result<(), Failure> {

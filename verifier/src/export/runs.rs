@@ -20,7 +20,7 @@ const MISSING_MAX: usize = 1_000;
 
 /// Checks run blocks as they come by.
 #[derive(Debug)]
-pub struct RunBlocks<'k> {
+pub(super) struct RunBlocks<'k> {
     tenant: TenantId,
     /// Entries from here on are newer than the export.
     end: u64,
@@ -28,24 +28,24 @@ pub struct RunBlocks<'k> {
     current: Option<(ExportRun, RunCheck<'k>)>,
     seen: Vec<u64>,
     /// Run lines.
-    pub runs: u64,
+    pub(super) runs: u64,
     /// Record lines.
-    pub records: u64,
+    pub(super) records: u64,
     /// Open runs with records past their last entry.
-    pub unpinned: u64,
+    pub(super) unpinned: u64,
     /// Records signed by keys that were not given.
-    pub signed: u64,
+    pub(super) signed: u64,
     /// What conclusions and steps came to.
-    pub steps: Held,
+    pub(super) steps: Held,
     /// What was found.
-    pub findings: Vec<Finding>,
+    pub(super) findings: Vec<Finding>,
     /// What could not be checked.
-    pub gaps: Vec<NotChecked>,
+    pub(super) gaps: Vec<NotChecked>,
 }
 
 impl<'k> RunBlocks<'k> {
     /// Runs of `tenant` against the first `end` entries of its log.
-    pub fn new(tenant: TenantId, end: u64, against: &'k Against) -> Self {
+    pub(super) fn new(tenant: TenantId, end: u64, against: &'k Against) -> Self {
         Self {
             tenant,
             end,
@@ -66,7 +66,7 @@ impl<'k> RunBlocks<'k> {
     ///
     /// # Errors
     /// [`HistoryError`].
-    pub fn start(&mut self, line: ExportRun, entries: &dyn RunEntries) -> Result<(), HistoryError> {
+    pub(super) fn start(&mut self, line: ExportRun, entries: &dyn RunEntries) -> Result<(), HistoryError> {
         self.close();
         self.runs += 1;
         self.seen.push(Mark::run_hash(entries.run_key(), &self.tenant, &line.run));
@@ -104,7 +104,7 @@ impl<'k> RunBlocks<'k> {
     }
 
     /// Takes a record with what its line says of it. `false` where it belongs to no run.
-    pub fn record(&mut self, raw: &[u8], line: &RecordAccount, ahead: Ahead) -> bool {
+    pub(super) fn record(&mut self, raw: &[u8], line: &RecordAccount, ahead: Ahead) -> bool {
         self.records += 1;
         match &mut self.current {
             Some((.., check)) => {
@@ -116,7 +116,7 @@ impl<'k> RunBlocks<'k> {
     }
 
     /// Ends the run at hand: its last record was taken.
-    pub fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         let Some((line, check)) = self.current.take() else { return };
         if check.count() == 0 {
             let pinned = check.pinned();
@@ -137,7 +137,7 @@ impl<'k> RunBlocks<'k> {
     }
 
     /// Gives up the run at hand: the file was cut inside it, which says nothing about the run.
-    pub fn abandon(&mut self) {
+    pub(super) fn abandon(&mut self) {
         if let Some((line, ..)) = self.current.take() {
             self.gaps.push(NotChecked::gap(format!("run {}", line.run), "the export is cut short inside it"));
         }
@@ -148,7 +148,7 @@ impl<'k> RunBlocks<'k> {
     ///
     /// # Errors
     /// [`HistoryError`].
-    pub fn missing(
+    pub(super) fn missing(
         &mut self,
         entries: &dyn RunEntries,
         unreadable: &HashSet<&str>,

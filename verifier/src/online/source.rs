@@ -15,7 +15,7 @@ use thiserror::Error;
 use url::Url;
 
 use crate::checkpoint::NOTE_BYTES_MAX;
-use crate::http::{Body, Client, FetchError, Token};
+use crate::online::http::{Body, Client, FetchError, Token};
 
 /// Longest bundle fetched beside others: 256 entries of 4,096 bytes, the most that ours have, and some room.
 /// Longer ones are fetched one at a time, so that no log decides how much memory an audit takes.

@@ -7,7 +7,7 @@ use serde_json::{Number, Value};
 
 /// The canonical text of a value: members by UTF-16 code units, no white space, doubles as ECMAScript
 /// prints them.
-pub fn canonical(value: &Value) -> String {
+pub(super) fn canonical(value: &Value) -> String {
     let mut out = String::new();
     write(value, &mut out);
     out

@@ -13,15 +13,15 @@ use runseal_tlog::hash::{LeafHash, NodeHash};
 use runseal_tlog::policy::{CosignatureStatus, Policy};
 use runseal_tlog::tile::TILE_WIDTH;
 
-use crate::blocking::blocking;
 use crate::clock;
-use crate::entries::Examiner;
 use crate::error::Failure;
 use crate::history::{HistoryError, LogHistory};
 use crate::ledger::Ledger;
 use crate::mark::Mark;
-use crate::source::LogSource;
-use crate::tree::{LeafTile, SignedTree};
+use crate::online::blocking::blocking;
+use crate::online::entries::Examiner;
+use crate::online::source::LogSource;
+use crate::online::tree::{LeafTile, SignedTree};
 
 /// Entries compared one by one on each side.
 const ENTRIES_MAX: usize = 1 << 18;

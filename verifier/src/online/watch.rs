@@ -10,15 +10,15 @@ use runseal_evidence::report::Verdict;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch::Receiver;
 
-use crate::alert::{self, Alert, Event, Hook, SILENCE};
-use crate::audit::Audit;
-use crate::blocking::blocking;
 use crate::clock::Clock;
 use crate::error::Failure;
 use crate::file;
 use crate::history::{History, LogHistory};
-use crate::metrics::Status;
-use crate::progress::Progress;
+use crate::online::alert::{self, Alert, Event, Hook, SILENCE};
+use crate::online::audit::Audit;
+use crate::online::blocking::blocking;
+use crate::online::metrics::Status;
+use crate::online::progress::Progress;
 
 /// The longest wait, in intervals, after audits that could not be finished.
 const BACK_OFF_MAX: u32 = 10;

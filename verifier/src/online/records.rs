@@ -10,10 +10,10 @@ use runseal_evidence::record::RECORD_BYTES_MAX;
 use thiserror::Error;
 use url::Url;
 
-use crate::http::{Client, FetchError, Token, network};
 use crate::lines::{LineError, Lines};
+use crate::online::http::{Client, FetchError, Token, network};
+use crate::online::source::{SourceError, http_prefix, join};
 use crate::runs::{Pinned, RunCheck, RunResult};
-use crate::source::{SourceError, http_prefix, join};
 use crate::steps::Against;
 
 /// Longest line of a record: each of its bytes takes at most six, and what stands around it little.

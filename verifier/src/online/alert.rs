@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use url::Url;
 
-use crate::http::{Client, FetchError};
+use crate::online::http::{Client, FetchError};
 
 /// Longest time for one alert.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(30);

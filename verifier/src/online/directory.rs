@@ -15,12 +15,12 @@ use runseal_tlog::policy::PolicyLog;
 use runseal_tlog::tile::TILE_WIDTH;
 
 use crate::clock;
-use crate::entries::Examiner;
 use crate::error::Failure;
-use crate::finder::Finder;
 use crate::history::{History, HistoryError, LogHistory};
-use crate::source::LogSource;
-use crate::tree::SignedTree;
+use crate::online::entries::Examiner;
+use crate::online::finder::Finder;
+use crate::online::source::LogSource;
+use crate::online::tree::SignedTree;
 use crate::trust::Trust;
 
 /// How long a log may be known before the directory has to list it: a plane publishes both with every

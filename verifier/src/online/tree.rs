@@ -15,8 +15,8 @@ use runseal_tlog::tile::{
 use runseal_tlog::tree;
 use thiserror::Error;
 
-use crate::http::FetchError;
-use crate::source::{LogSource, SourceError};
+use crate::online::http::FetchError;
+use crate::online::source::{LogSource, SourceError};
 
 /// Why the upper tiles of a tree could not be had.
 #[derive(Debug, Error)]

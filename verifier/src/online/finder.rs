@@ -7,11 +7,11 @@ use runseal_tlog::bundle::{self, BUNDLE_BYTES_MAX};
 use runseal_tlog::hash::LeafHash;
 use runseal_tlog::tile::{TileKind, TilePath, tile_width};
 
-use crate::blocking::blocking;
-use crate::entries::Examiner;
 use crate::error::Failure;
 use crate::history::{LogHistory, place};
-use crate::source::LogSource;
+use crate::online::blocking::blocking;
+use crate::online::entries::Examiner;
+use crate::online::source::LogSource;
 
 /// Finds entries by index.
 #[derive(Debug)]

@@ -4,10 +4,10 @@ use redb::{Durability, ReadableTable as _, Table, WriteTransaction};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::entries::{Examined, VerifiedTile};
 use crate::history::{HistoryError, LogHistory, PIECES, PROGRESS, Progress, TILES};
 use crate::ledger::add_segment;
 use crate::mark::MarkSorter;
+use crate::online::entries::{Examined, VerifiedTile};
 
 /// Entries in one transaction. An interrupted audit loses at most the work on these.
 const COMMIT_ENTRIES: u64 = 1 << 20;

@@ -1,0 +1,83 @@
+//! The entries of a verified log, by run, wherever they are kept.
+
+use std::borrow::Cow;
+
+use runseal_evidence::entry::{Entry, Recognised};
+use runseal_evidence::name::{RunId, TenantId};
+
+use super::Ledger;
+use crate::history::{HistoryError, LogHistory};
+use crate::mark::Mark;
+use crate::runs::Pinned;
+
+/// Takes one run's hash and its marks in log order.
+pub type VisitRun<'v> = dyn FnMut(u64, &[Mark]) -> Result<(), HistoryError> + 'v;
+
+/// The entries of a verified log, by run.
+pub trait RunEntries {
+    /// The key that runs are hashed with.
+    fn run_key(&self) -> &[u8; 16];
+
+    /// The marks of one run hash, in log order.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    fn marks(&self, run: u64) -> Result<Cow<'_, [Mark]>, HistoryError>;
+
+    /// An entry, `None` where it is not kept.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    fn entry(&self, index: u64) -> Result<Option<Cow<'_, [u8]>>, HistoryError>;
+
+    /// Walks all marks, run by run, each run's marks in log order.
+    ///
+    /// # Errors
+    /// [`HistoryError`], also of the visitor.
+    fn for_each_run(&self, visit: &mut VisitRun<'_>) -> Result<(), HistoryError>;
+
+    /// Everything that the log says of a run before index `end`, and whether there is more of it from there on.
+    /// `None` where an entry is not kept.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    fn pinned(
+        &self,
+        tenant: &TenantId,
+        run: &RunId,
+        end: u64,
+    ) -> Result<Option<(Pinned, bool)>, HistoryError> {
+        let mut pinned = Pinned::new(tenant.clone(), run.clone());
+        let mut later = false;
+        for mark in self.marks(Mark::run_hash(self.run_key(), tenant, run))?.iter() {
+            let Some(entry) = self.entry(mark.index())? else { return Ok(None) };
+            // Two runs may share a hash; the name decides.
+            if let Recognised::Ours(entry) = Entry::recognise(&entry) {
+                if mark.index() < end {
+                    pinned.add(mark.index(), entry);
+                } else {
+                    later |= pinned.is_of(&entry);
+                }
+            }
+        }
+        Ok(Some((pinned, later)))
+    }
+}
+
+impl RunEntries for LogHistory {
+    fn run_key(&self) -> &[u8; 16] {
+        self.run_key()
+    }
+
+    fn marks(&self, run: u64) -> Result<Cow<'_, [Mark]>, HistoryError> {
+        Ledger::new(self).marks(run).map(Cow::Owned)
+    }
+
+    fn entry(&self, index: u64) -> Result<Option<Cow<'_, [u8]>>, HistoryError> {
+        Ok(self.entry(index)?.map(Cow::Owned))
+    }
+
+    fn for_each_run(&self, visit: &mut VisitRun<'_>) -> Result<(), HistoryError> {
+        Ledger::new(self).for_each_run(0, visit)
+    }
+}
