@@ -46,7 +46,7 @@ pub fn suspects(history: &LogHistory, unstored: MarkSorter) -> Result<Vec<Suspec
     let ledger = Ledger::new(history);
     let with_older = ledger.has_before(first)?;
     let mut suspects = Vec::new();
-    if ledger.next_segment()? == 0 && !unstored.may_have_pair(breaks) {
+    if !with_older && !ledger.may_have_pair(&unstored, breaks)? {
         return Ok(suspects);
     }
     ledger.for_each_run_with(first, &unstored.sorted(), |run, new| {

@@ -5,6 +5,7 @@
 //! against a run.
 
 mod run_entries;
+mod sweep;
 
 use redb::{ReadableTable as _, WriteTransaction};
 use runseal_evidence::finding::Finding;
@@ -130,12 +131,19 @@ impl<'h> Ledger<'h> {
         Ok(())
     }
 
-    fn cursor(&self, segment: u32) -> Result<Cursor, HistoryError> {
+    /// A cursor at the first mark of run hash `run` or a later one.
+    fn cursor_from(&self, segment: u32, run: u64) -> Result<Cursor, HistoryError> {
         let log = self.history.number;
         let segments = self.history.history.begin_read()?.open_table(SEGMENTS)?;
-        let rows = segments.range((log, segment, 0, 0)..=(log, segment, u64::MAX, u64::MAX))?;
+        // The row that starts before the first mark wanted may hold some of them.
+        let before = segments.range((log, segment, 0, 0)..(log, segment, run, 0))?.next_back().transpose()?;
+        let from = before.map_or((log, segment, run, 0), |row| row.0.value());
+        let rows = segments.range(from..=(log, segment, u64::MAX, u64::MAX))?;
         let mut cursor = Cursor { segment, rows: Some(rows), row: Vec::new().into_iter(), next: None };
         cursor.advance()?;
+        while cursor.next.is_some_and(|mark| mark.run < run) {
+            cursor.advance()?;
+        }
         Ok(cursor)
     }
 
@@ -162,7 +170,7 @@ impl<'h> Ledger<'h> {
         mut visit: impl FnMut(u64, &[Mark]) -> Result<(), HistoryError>,
     ) -> Result<(), HistoryError> {
         let numbers = self.segment_numbers()?.into_iter().filter(|number| *number >= first);
-        let mut cursors = numbers.map(|number| self.cursor(number)).collect::<Result<Vec<_>, _>>()?;
+        let mut cursors = numbers.map(|number| self.cursor_from(number, 0)).collect::<Result<Vec<_>, _>>()?;
         if cursors.is_empty() {
             return unstored.for_each_run(visit);
         }

@@ -73,7 +73,7 @@ impl Mark {
         }
     }
 
-    const fn words(&self) -> Words {
+    pub(crate) const fn words(&self) -> Words {
         [self.run, self.position, self.records]
     }
 
@@ -89,7 +89,7 @@ impl Mark {
 }
 
 /// A mark's three words, in the order that they are packed in.
-type Words = [u64; 3];
+pub(crate) type Words = [u64; 3];
 
 /// Marks on their way into order: parted by the first bits of their run hash as they come, so that little is left
 /// to sort in the end.
@@ -106,8 +106,19 @@ pub struct MarkSorter {
 }
 
 /// Buckets: a thousand marks each where there are a million.
-const BUCKETS: usize = 1 << BUCKET_BITS;
+pub(crate) const BUCKETS: usize = 1 << BUCKET_BITS;
 const BUCKET_BITS: u32 = 10;
+
+/// The bucket of a run hash.
+pub(crate) fn bucket_of(run: u64) -> usize {
+    let [high, low, ..] = run.to_be_bytes();
+    usize::from(u16::from_be_bytes([high, low]) >> (u16::BITS - BUCKET_BITS))
+}
+
+/// The first run hash of a bucket.
+pub(crate) fn first_of_bucket(bucket: usize) -> u64 {
+    (bucket as u64) << (u64::BITS - BUCKET_BITS)
+}
 
 impl MarkSorter {
     /// Room for about so many marks.
@@ -120,8 +131,7 @@ impl MarkSorter {
 
     /// Takes a mark.
     pub fn add(&mut self, mark: &Mark) {
-        let [high, low, ..] = mark.run.to_be_bytes();
-        let bucket = usize::from(u16::from_be_bytes([high, low]) >> (u16::BITS - BUCKET_BITS));
+        let bucket = bucket_of(mark.run);
         if self.filled.get(bucket).is_some_and(|filled| *filled < self.room) {
             self.buckets[bucket * self.room + self.filled[bucket]] = mark.words();
             self.filled[bucket] += 1;
@@ -130,25 +140,11 @@ impl MarkSorter {
         }
     }
 
-    /// Whether there may be a mark and the next one of the same run hash of which `holds` is true. `false` is certain,
-    /// if the marks came in log order, and takes less time than sorting.
-    pub fn may_have_pair(&self, holds: impl Fn(&Mark, &Mark) -> bool + Sync) -> bool {
-        if !self.more.is_empty() {
-            return true;
-        }
-        let any = |buckets: &[Words], filled: &[usize]| {
-            // Of each run hash, one more than the place of its last mark.
-            let mut last = vec![0; (2 * self.room).next_power_of_two()];
-            let parts = buckets.chunks(self.room.max(1)).zip(filled);
-            parts.into_iter().any(|(bucket, filled)| any_pair(&bucket[..*filled], &mut last, &holds))
-        };
-        let (first, second) = self.buckets.split_at(self.buckets.len() / 2);
-        let (first_filled, second_filled) = self.filled.split_at(self.filled.len() / 2);
-        thread::scope(|scope| {
-            let first = scope.spawn(|| any(first, first_filled));
-            // A thread that died did not tell.
-            any(second, second_filled) | first.join().unwrap_or(true)
-        })
+    /// The marks of one bucket, in the order they came in. `None` where there was no room for all marks.
+    pub(crate) fn bucket(&self, bucket: usize) -> Option<&[Words]> {
+        let start = bucket * self.room;
+        let filled = self.filled.get(bucket).copied().unwrap_or(0);
+        self.more.is_empty().then(|| &self.buckets[start..start + filled])
     }
 
     /// Puts them in order, on two threads.
@@ -178,22 +174,25 @@ impl MarkSorter {
     }
 }
 
-/// Whether `holds` is true of any mark and the next one of its run hash. `last` is memory, twice as long as `bucket`.
-fn any_pair(bucket: &[Words], last: &mut [usize], holds: impl Fn(&Mark, &Mark) -> bool) -> bool {
-    last.fill(0);
+/// Whether `holds` is true of any mark of a bucket, all of it in log order, and the next one of its run hash. `last` is
+/// memory.
+pub(crate) fn any_pair(bucket: &[Words], last: &mut Vec<u32>, holds: impl Fn(&Mark, &Mark) -> bool) -> bool {
+    // Of each run hash, one more than the place of its last mark.
+    last.clear();
+    last.resize((2 * bucket.len()).next_power_of_two(), 0);
     let bits = last.len().trailing_zeros();
-    bucket.iter().enumerate().any(|(at, words)| {
+    (1..).zip(bucket).any(|(number, words)| {
         // All in this bucket have the first bits in common; the next ones are as good as random.
         let place = (words[0] << BUCKET_BITS).checked_shr(u64::BITS - bits).unwrap_or(0);
         let mut place = usize::try_from(place).expect("a few bits");
-        while let Some(before) = last[place].checked_sub(1).map(|before| &bucket[before]) {
+        while let Some(before) = last[place].checked_sub(1).map(|before| &bucket[before as usize]) {
             if before[0] == words[0] {
-                last[place] = at + 1;
+                last[place] = number;
                 return holds(&Mark::from_words(before), &Mark::from_words(words));
             }
             place = (place + 1) % last.len();
         }
-        last[place] = at + 1;
+        last[place] = number;
         false
     })
 }
@@ -241,7 +240,7 @@ mod tests {
         let hash = |run: u64| siphash::hash(&[7; 16], &run.to_be_bytes());
         (0..count)
             .map(|index| {
-                let run = if index % 4 == 0 { index % of_few } else { index };
+                let run = if index.is_multiple_of(4) { index % of_few } else { index };
                 let kind = if index % 3 == 0 { MarkKind::Seal } else { MarkKind::Head };
                 Mark::new(hash(run), index, kind, index + 1)
             })
@@ -270,30 +269,6 @@ mod tests {
                 assert_eq!(runs.next(), None);
             }
         }
-    }
-
-    #[test]
-    fn a_pair_of_one_run_is_seen_before_sorting_and_others_are_no_pairs() {
-        let marks = marks(20_000, 30);
-        let mut by_run = marks.clone();
-        by_run.sort_unstable();
-        let pairs: Vec<[Mark; 2]> =
-            by_run.array_windows().copied().filter(|[one, next]| one.run == next.run).collect();
-        assert!(pairs.len() > 4_000);
-        let mut sorter = MarkSorter::with_room(1 << 20);
-        for mark in &marks {
-            sorter.add(mark);
-        }
-        assert!(sorter.more.is_empty());
-        for pair in [pairs[0], pairs[pairs.len() / 2], pairs[pairs.len() - 1]] {
-            assert!(sorter.may_have_pair(|one, next| [*one, *next] == pair));
-        }
-        let strangers = |one: &Mark, next: &Mark| !pairs.contains(&[*one, *next]);
-        assert!(!sorter.may_have_pair(|one, next| one.run == by_run[0].run && strangers(one, next)));
-        assert!(!sorter.may_have_pair(|one, next| one.run != next.run || one.index() >= next.index()));
-        let mut full = MarkSorter::with_room(0);
-        full.add(&marks[0]);
-        assert!(full.may_have_pair(|_, _| false), "nothing is certain of marks without room");
     }
 
     #[test]

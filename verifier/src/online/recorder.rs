@@ -16,6 +16,8 @@ const COMMIT_ENTRIES: u64 = 1 << 20;
 const STEP_BYTES: usize = 6 << 20;
 /// Batches waiting for the disk.
 const QUEUE: usize = 4;
+/// The same where they are marks alone, so that nobody waits while a transaction ends.
+const QUEUE_OF_MARKS: usize = 64;
 
 /// A recorder at work.
 #[derive(Debug)]
@@ -27,7 +29,8 @@ pub struct Recorder {
 impl Recorder {
     /// Records into `history` from its present end on, up to `size` entries.
     pub fn start(history: LogHistory, size: u64) -> Self {
-        let (queue, batches) = mpsc::channel(QUEUE);
+        let queue = if history.keeps_tiles() { QUEUE } else { QUEUE_OF_MARKS };
+        let (queue, batches) = mpsc::channel(queue);
         let task = tokio::task::spawn_blocking(move || record(&history, size, batches));
         Self { queue, task }
     }
