@@ -150,7 +150,7 @@ impl Drop for Committer {
 
 /// Runs one batch and answers it. The error is that of a commit whose fate is unknown.
 fn run(engine: &dyn Engine, mut jobs: Vec<Box<dyn Job>>) -> Result<(), EngineError> {
-    let snapshot = match engine.snapshot() {
+    let snapshot = match engine.working_snapshot() {
         Ok(snapshot) => snapshot,
         Err(error) => {
             for job in jobs {

@@ -40,6 +40,11 @@ pub(crate) trait Engine: Send + Sync {
     /// The committed state, as it stands.
     fn snapshot(&self) -> Result<Box<dyn Read + Send + Sync>, EngineError>;
 
+    /// The same for the writer, who asks for some rows again and again.
+    fn working_snapshot(&self) -> Result<Box<dyn Read + Send + Sync>, EngineError> {
+        self.snapshot()
+    }
+
     /// Makes every write durable, or none of them. After an error nothing is known about which.
     fn commit(&self, writes: Writes) -> Result<(), EngineError>;
 

@@ -229,6 +229,12 @@ proptest! {
                 }
             }
             assert_shows(&*engine.snapshot().unwrap(), &model);
+            let working = engine.working_snapshot().unwrap();
+            // Twice: what was read once is remembered.
+            for key in (0..33).chain(0..33) {
+                let key = vec![b'k', key];
+                prop_assert_eq!(working.get(&key).unwrap().as_ref(), model.get(&key));
+            }
         }
         for (snapshot, model) in held {
             assert_shows(&*snapshot, &model);

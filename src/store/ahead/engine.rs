@@ -12,6 +12,7 @@ use super::frame::{Tie, frame_bytes};
 use super::layer::{Layer, Over};
 use super::mark::Mark;
 use super::place::AheadPlace;
+use super::remembered::Remembered;
 use crate::store::engine::{Direction, Engine, Read, Scanned};
 use crate::store::error::{EngineError, StoreError};
 use crate::store::key::KeyRange;
@@ -128,10 +129,24 @@ struct State {
 /// the tables.
 #[derive(Clone)]
 struct View {
-    tables: Arc<dyn Read + Send + Sync>,
+    tables: Tables,
     filled: Option<Arc<Layer>>,
     filling: Arc<Layer>,
     seen: u64,
+}
+
+/// The tables at one moment, as readers see them and as the storage thread does.
+#[derive(Clone)]
+struct Tables {
+    rows: Arc<dyn Read + Send + Sync>,
+    remembered: Arc<Remembered>,
+}
+
+impl Tables {
+    fn of(engine: &dyn Engine) -> Result<Self, EngineError> {
+        let rows: Arc<dyn Read + Send + Sync> = engine.snapshot()?.into();
+        Ok(Self { remembered: Arc::new(Remembered::new(Arc::clone(&rows))), rows })
+    }
 }
 
 /// The file of the write-ahead log failed.
@@ -157,7 +172,7 @@ impl LoggedEngine {
         place: Box<dyn AheadPlace>,
         options: AheadOptions,
     ) -> Result<Self, StartError> {
-        let view = View { tables: tables.snapshot()?.into(), filled: None, filling: Arc::default(), seen: 0 };
+        let view = View { tables: Tables::of(&*tables)?, filled: None, filling: Arc::default(), seen: 0 };
         let state = State { view, filled: None, failed: None, closing: false };
         let shared = Arc::new(Shared { tables, state: Mutex::new(state), changed: Condvar::new() });
         let served = Arc::clone(&shared);
@@ -197,6 +212,10 @@ pub(crate) enum StartError {
 impl Engine for LoggedEngine {
     fn snapshot(&self) -> Result<Box<dyn Read + Send + Sync>, EngineError> {
         Ok(Box::new(self.shared.lock().view.clone()))
+    }
+
+    fn working_snapshot(&self) -> Result<Box<dyn Read + Send + Sync>, EngineError> {
+        Ok(Box::new(Working(self.shared.lock().view.clone())))
     }
 
     fn commit(&self, writes: Writes) -> Result<(), EngineError> {
@@ -283,7 +302,7 @@ impl Shared {
     /// Commits to the tables themselves, over which no layer lies.
     fn write_tables(&self, writes: Writes) -> Result<(), EngineError> {
         self.tables.commit(writes)?;
-        let tables = self.tables.snapshot()?.into();
+        let tables = Tables::of(&*self.tables)?;
         self.lock().view.tables = tables;
         Ok(())
     }
@@ -296,7 +315,7 @@ impl Shared {
         all.extend(writes);
         all.extend([mark.row()]);
         self.tables.commit(all)?;
-        let tables = self.tables.snapshot()?.into();
+        let tables = Tables::of(&*self.tables)?;
         // Frames may be numbered from 1 again: who still reads these rows keeps a layer of his own.
         let view = View { tables, filled: None, filling: Arc::default(), seen: 0 };
         self.lock().view = view;
@@ -339,18 +358,21 @@ impl Shared {
     /// Brings layers into the tables as they come.
     fn fill_tables(&self) {
         let _guard = FailOnPanic(self);
+        // Kept until the next one has come: freeing so many rows is not for the thread that commits.
+        let mut held = None;
         while let Some((layer, mark)) = self.next_filled() {
             let mut writes = layer.newest();
             writes.extend([mark.row()]);
-            let tables = self.tables.commit(writes).and_then(|()| self.tables.snapshot());
+            let tables = self.tables.commit(writes).and_then(|()| Tables::of(&*self.tables));
             match tables {
                 Ok(tables) => {
                     let mut state = self.lock();
-                    state.view.tables = tables.into();
+                    state.view.tables = tables;
                     state.view.filled = None;
                     state.filled = None;
                     drop(state);
                     self.changed.notify_all();
+                    drop(held.replace(layer));
                 }
                 Err(error) => return self.fail(error),
             }
@@ -391,22 +413,19 @@ impl Drop for FailOnPanic<'_> {
 }
 
 impl View {
-    /// Calls `read` with all rows that this view shows.
-    fn rows<T>(&self, read: impl FnOnce(&dyn Read) -> T) -> T {
+    /// Calls `read` with all rows of the layers over `tables`.
+    fn over<T>(&self, tables: &dyn Read, read: impl FnOnce(&dyn Read) -> T) -> T {
         let filling = |below| Over { layer: &self.filling, seen: self.seen, below };
         match &self.filled {
-            None => read(&filling(&*self.tables)),
-            Some(filled) => {
-                let filled = Over { layer: filled, seen: self.seen, below: &*self.tables };
-                read(&filling(&filled))
-            }
+            None => read(&filling(tables)),
+            Some(filled) => read(&filling(&Over { layer: filled, seen: self.seen, below: tables })),
         }
     }
 }
 
 impl Read for View {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
-        self.rows(|rows| rows.get(key))
+        self.over(&*self.tables.rows, |rows| rows.get(key))
     }
 
     fn scan(
@@ -415,6 +434,24 @@ impl Read for View {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> Scanned,
     ) -> Result<(), EngineError> {
-        self.rows(|rows| rows.scan(range, direction, visit))
+        self.over(&*self.tables.rows, |rows| rows.scan(range, direction, visit))
+    }
+}
+
+/// A view whose tables are remembered.
+struct Working(View);
+
+impl Read for Working {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        self.0.over(&*self.0.tables.remembered, |rows| rows.get(key))
+    }
+
+    fn scan(
+        &self,
+        range: &KeyRange,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Scanned,
+    ) -> Result<(), EngineError> {
+        self.0.scan(range, direction, visit)
     }
 }

@@ -15,6 +15,7 @@ mod frame;
 mod layer;
 mod mark;
 mod place;
+mod remembered;
 
 pub(crate) use self::engine::{AheadOptions, LoggedEngine, RecoverError, StartError, recover};
 pub use self::file::AheadFault;

@@ -1,0 +1,101 @@
+//! What the storage thread read from the tables, while they stay as they are.
+//!
+//! Commands ask for the same rows again and again (a lease), and for the next of many that are not there (the place
+//! of a record that is about to be written). Both cost a walk down the tables' tree each time. A row that was found
+//! is remembered, and of one that was not, the gap between its neighbours that it fell in.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::store::engine::{Direction, Read, Scanned};
+use crate::store::error::EngineError;
+use crate::store::key::KeyRange;
+
+/// Rows and gaps remembered at most, of each; then all are forgotten.
+const MOST: usize = 4096;
+/// A longer value is not kept.
+const VALUE_BYTES_MAX: usize = 1024;
+/// Above every key: they start with the length of a name, which has at most 64 bytes.
+const ABOVE: [u8; 1] = [0xff];
+
+/// Tables at one moment, with a memory.
+pub(super) struct Remembered {
+    rows: Arc<dyn Read + Send + Sync>,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Default)]
+struct Memory {
+    found: HashMap<Vec<u8>, Vec<u8>>,
+    /// From a key that is not there to the next that is.
+    gaps: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Memory {
+    /// The row at `key`, and whether there is one; none where nothing is known.
+    fn recall(&self, key: &[u8]) -> Option<Option<Vec<u8>>> {
+        if let Some(value) = self.found.get(key) {
+            return Some(Some(value.clone()));
+        }
+        let (_, next) = self.gaps.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
+        (key < next.as_slice()).then_some(None)
+    }
+
+    fn remember(&mut self, key: &[u8], value: &[u8]) {
+        if value.len() <= VALUE_BYTES_MAX {
+            if self.found.len() >= MOST {
+                self.found.clear();
+            }
+            self.found.insert(key.to_vec(), value.to_vec());
+        }
+    }
+
+    fn remember_gap(&mut self, key: &[u8], next: Vec<u8>) {
+        if self.gaps.len() >= MOST {
+            self.gaps.clear();
+        }
+        self.gaps.insert(key.to_vec(), next);
+    }
+}
+
+impl Remembered {
+    pub(super) fn new(rows: Arc<dyn Read + Send + Sync>) -> Self {
+        Self { rows, memory: Mutex::default() }
+    }
+}
+
+impl Read for Remembered {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        // What a panic left half written is a fact all the same.
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = memory.recall(key) {
+            return Ok(known);
+        }
+        let range = KeyRange { lower: key.to_vec(), upper: ABOVE.to_vec() };
+        let mut answer = None;
+        let mut next = range.upper.clone();
+        self.rows.scan(&range, Direction::Ascending, &mut |at, value| {
+            if at == key {
+                memory.remember(key, value);
+                answer = Some(value.to_vec());
+            } else {
+                next = at.to_vec();
+            }
+            Scanned::Break(())
+        })?;
+        if answer.is_none() {
+            memory.remember_gap(key, next);
+        }
+        Ok(answer)
+    }
+
+    fn scan(
+        &self,
+        range: &KeyRange,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Scanned,
+    ) -> Result<(), EngineError> {
+        self.rows.scan(range, direction, visit)
+    }
+}
