@@ -86,7 +86,7 @@ impl Committer {
                 let done = match served.take(settled) {
                     Next::Batch(jobs) => {
                         settled = false;
-                        run(&*engine, jobs)
+                        run(&*engine, &served, jobs)
                     }
                     Next::Idle => {
                         settled = true;
@@ -149,7 +149,10 @@ impl Drop for Committer {
 }
 
 /// Runs one batch and answers it. The error is that of a commit whose fate is unknown.
-fn run(engine: &dyn Engine, mut jobs: Vec<Box<dyn Job>>) -> Result<(), EngineError> {
+///
+/// What comes while it is run goes into it: who was answered a moment ago is often back before the rest has run, and
+/// one sync covers all.
+fn run(engine: &dyn Engine, queue: &Queue, mut jobs: Vec<Box<dyn Job>>) -> Result<(), EngineError> {
     let snapshot = match engine.working_snapshot() {
         Ok(snapshot) => snapshot,
         Err(error) => {
@@ -160,11 +163,16 @@ fn run(engine: &dyn Engine, mut jobs: Vec<Box<dyn Job>>) -> Result<(), EngineErr
         }
     };
     let mut batch = Overlay::over(&*snapshot);
-    for job in &mut jobs {
-        let mut own = Overlay::over(&batch);
-        let accepted = job.run(&mut own);
-        let writes = if accepted { own.into_writes() } else { Writes::new() };
-        batch.absorb(writes);
+    let mut ran = 0;
+    while ran < jobs.len() {
+        for job in &mut jobs[ran..] {
+            let mut own = Overlay::over(&batch);
+            let accepted = job.run(&mut own);
+            let writes = if accepted { own.into_writes() } else { Writes::new() };
+            batch.absorb(writes);
+        }
+        ran = jobs.len();
+        queue.take_more(&mut jobs);
     }
     let writes = batch.into_writes();
     let committed = if writes.is_empty() { Ok(()) } else { engine.commit(writes) };
@@ -256,12 +264,23 @@ impl Queue {
                 return Next::Idle;
             }
         }
-        let count = state.jobs.len().min(self.limits.batch);
-        let batch: Vec<_> = state.jobs.drain(..count).collect();
-        state.bytes -= batch.iter().map(|(_, bytes)| bytes).sum::<usize>();
+        drop(state);
+        let mut batch = Vec::new();
+        self.take_more(&mut batch);
+        Next::Batch(batch)
+    }
+
+    /// Adds to a batch what waits, as much as one may hold.
+    fn take_more(&self, batch: &mut Vec<Box<dyn Job>>) {
+        let mut state = self.lock();
+        let count = state.jobs.len().min(self.limits.batch.saturating_sub(batch.len()));
+        let State { jobs, bytes, .. } = &mut *state;
+        batch.extend(jobs.drain(..count).map(|(job, weight)| {
+            *bytes -= weight;
+            job
+        }));
         drop(state);
         self.emptied.notify_all();
-        Next::Batch(batch.into_iter().map(|(job, _)| job).collect())
     }
 
     fn close(&self) {

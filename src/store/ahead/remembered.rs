@@ -32,14 +32,23 @@ struct Memory {
     gaps: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
+/// What is known of a key.
+enum Known {
+    /// Its row.
+    Row(Vec<u8>),
+    /// That it has none.
+    Vacant,
+    Nothing,
+}
+
 impl Memory {
-    /// The row at `key`, and whether there is one; none where nothing is known.
-    fn recall(&self, key: &[u8]) -> Option<Option<Vec<u8>>> {
+    fn recall(&self, key: &[u8]) -> Known {
         if let Some(value) = self.found.get(key) {
-            return Some(Some(value.clone()));
+            return Known::Row(value.clone());
         }
-        let (_, next) = self.gaps.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
-        (key < next.as_slice()).then_some(None)
+        let before = self.gaps.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back();
+        let vacant = before.is_some_and(|(_, next)| key < next.as_slice());
+        if vacant { Known::Vacant } else { Known::Nothing }
     }
 
     fn remember(&mut self, key: &[u8], value: &[u8]) {
@@ -69,8 +78,10 @@ impl Read for Remembered {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
         // What a panic left half written is a fact all the same.
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = memory.recall(key) {
-            return Ok(known);
+        match memory.recall(key) {
+            Known::Row(value) => return Ok(Some(value)),
+            Known::Vacant => return Ok(None),
+            Known::Nothing => {}
         }
         let range = KeyRange { lower: key.to_vec(), upper: ABOVE.to_vec() };
         let mut answer = None;
