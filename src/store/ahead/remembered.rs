@@ -83,22 +83,18 @@ impl Read for Remembered {
             Known::Vacant => return Ok(None),
             Known::Nothing => {}
         }
+        if let Some(value) = self.rows.get(key)? {
+            memory.remember(key, &value);
+            return Ok(Some(value));
+        }
         let range = KeyRange { lower: key.to_vec(), upper: ABOVE.to_vec() };
-        let mut answer = None;
         let mut next = range.upper.clone();
-        self.rows.scan(&range, Direction::Ascending, &mut |at, value| {
-            if at == key {
-                memory.remember(key, value);
-                answer = Some(value.to_vec());
-            } else {
-                next = at.to_vec();
-            }
+        self.rows.scan(&range, Direction::Ascending, &mut |at, _| {
+            next = at.to_vec();
             Scanned::Break(())
         })?;
-        if answer.is_none() {
-            memory.remember_gap(key, next);
-        }
-        Ok(answer)
+        memory.remember_gap(key, next);
+        Ok(None)
     }
 
     fn scan(
