@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::world::{MASTER, MapEngine, NOW, TTL, base, concluded, note, run, started, tenant};
-use crate::store::{Committer, Engine, EngineError, Limits, Read, Writes};
+use crate::store::{Committer, Engine, EngineError, Limits, Overlay, Read, Writes};
 use crate::{AppendError, Journal, ManualClock, StoreError, Tenant};
 
 /// An ordered map whose commits wait for a signal, and fail when told to.
@@ -375,4 +375,28 @@ fn the_engine_settles_once_nothing_has_come_for_a_while_and_only_once() {
         std::thread::sleep(patience * 5);
         assert_eq!(settled(), rounds);
     }
+}
+
+#[test]
+fn what_comes_while_a_batch_is_run_goes_into_the_same_commit() {
+    let gate = Gate::default();
+    let committer = Arc::new(Committer::start(Arc::new(gate.clone()), Limits::default()).unwrap());
+    let put = |key: u8| {
+        move |tx: &mut Overlay<'_>| {
+            tx.put(vec![key], vec![1]);
+            Ok::<(), StoreError>(())
+        }
+    };
+    let second = Arc::new(Mutex::new(None));
+    let first = {
+        let (committer, second, put_first) = (Arc::downgrade(&committer), Arc::clone(&second), put(1));
+        move |tx: &mut Overlay<'_>| {
+            let committer = committer.upgrade().unwrap();
+            *second.lock().unwrap() = Some(committer.submit(0, put(2)));
+            put_first(tx)
+        }
+    };
+    committer.submit(0, first).wait().unwrap();
+    second.lock().unwrap().take().unwrap().wait().unwrap();
+    assert_eq!(gate.commits(), 1);
 }

@@ -14,8 +14,8 @@ use crate::store::key::KeyRange;
 
 /// Rows and gaps remembered at most, of each; then all are forgotten.
 const MOST: usize = 4096;
-/// A longer value is not kept.
-const VALUE_BYTES_MAX: usize = 1024;
+/// A longer value is not kept: rows of runs are longer, change with each command, and are found in a layer then.
+const VALUE_BYTES_MAX: usize = 96;
 /// Above every key: they start with the length of a name, which has at most 64 bytes.
 const ABOVE: [u8; 1] = [0xff];
 
