@@ -358,7 +358,7 @@ fn the_engine_settles_once_nothing_has_come_for_a_while_and_only_once() {
     let limits = Limits { settle_after: Some(patience), ..Limits::default() };
     let committer = Committer::start(Arc::new(engine.clone()), limits).unwrap();
     let put = |value: u8| -> Result<(), StoreError> {
-        let put = move |tx: &mut crate::store::Overlay<'_>| {
+        let put = move |tx: &mut Overlay<'_>| {
             tx.put(vec![0], vec![value]);
             Ok(())
         };
