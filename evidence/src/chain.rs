@@ -9,8 +9,8 @@
 
 use std::{fmt, str::FromStr};
 
+use runseal_tlog::sha256;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use sha2::{Digest, Sha256, block_api::compress256};
 
 use crate::{
     name::{Outcome, RunId, TenantId},
@@ -20,13 +20,9 @@ use crate::{
 
 /// `SHA-256(label ‖ u16be(bytes of tenant) ‖ tenant ‖ u16be(bytes of run) ‖ run)`: where a chain of a run starts.
 pub(crate) fn genesis(label: &str, tenant: &TenantId, run: &RunId) -> [u8; 32] {
-    let mut hasher = Sha256::new_with_prefix(label);
-    for name in [tenant.as_str(), run.as_str()] {
-        let length = u16::try_from(name.len()).expect("names have at most 64 bytes");
-        hasher.update(length.to_be_bytes());
-        hasher.update(name);
-    }
-    hasher.finalize().into()
+    let length = |name: &str| u16::try_from(name.len()).expect("names have at most 64 bytes").to_be_bytes();
+    let (tenant, run) = (tenant.as_str(), run.as_str());
+    sha256([label.as_bytes(), &length(tenant), tenant.as_bytes(), &length(run), run.as_bytes()])
 }
 
 /// A point of a chain: the genesis, or the hash of a record. Spelled as 64 lower-case hexadecimal digits.
@@ -42,38 +38,7 @@ impl ChainHash {
     /// The hash of the record whose wire bytes are `raw` and which follows `self`.
     #[must_use]
     pub fn link(self, raw: &[u8]) -> Self {
-        if let Some(hash) = self.link_short(raw) {
-            return hash;
-        }
-        let mut hasher = Sha256::new_with_prefix(RECORD_PREFIX);
-        hasher.update(self.0);
-        hasher.update(raw);
-        Self(hasher.finalize().into())
-    }
-
-    /// The same for a record that fits into a few blocks with its padding: feeding those at once spares the
-    /// buffering, which takes a small record as long as the hashing.
-    fn link_short(self, raw: &[u8]) -> Option<Self> {
-        const BLOCKS: usize = 8;
-        const START: usize = RECORD_PREFIX.len() + 32;
-        let mut blocks = [[0u8; 64]; BLOCKS];
-        // After the message come the 0x80 marker and its length in bits (FIPS 180-4, section 5.1.1).
-        let length = START + raw.len();
-        let padded = blocks.get_mut(..(length + 9).div_ceil(64))?;
-        let bytes = padded.as_flattened_mut();
-        bytes[..RECORD_PREFIX.len()].copy_from_slice(RECORD_PREFIX);
-        bytes[RECORD_PREFIX.len()..START].copy_from_slice(&self.0);
-        bytes[START..length].copy_from_slice(raw);
-        bytes[length] = 0x80;
-        let end = bytes.len();
-        bytes[end - 8..].copy_from_slice(&(length as u64 * 8).to_be_bytes());
-        let mut state = SHA256_INITIAL;
-        compress256(&mut state, padded);
-        let mut hash = [0; 32];
-        for (bytes, word) in hash.as_chunks_mut::<4>().0.iter_mut().zip(state) {
-            *bytes = word.to_be_bytes();
-        }
-        Some(Self(hash))
+        Self(sha256([RECORD_PREFIX, &self.0, raw]))
     }
 
     /// A hash that was stored or received.
@@ -89,10 +54,6 @@ impl ChainHash {
 
 /// What a record's hash is over, before the hash of the record before it.
 const RECORD_PREFIX: &[u8; 18] = b"runseal/record/v1\n";
-
-/// SHA-256's initial state (FIPS 180-4, section 5.3.3).
-const SHA256_INITIAL: [u32; 8] =
-    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
 /// The text is not 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -348,6 +309,8 @@ fn conclusion(record: &RecordView<'_>) -> Option<Outcome> {
 
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest, Sha256};
+
     use super::*;
 
     fn tenant(name: &str) -> TenantId {

@@ -8,8 +8,8 @@ use std::{fmt, str::FromStr};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
+use runseal_tlog::key::{Algorithm, KeyId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use sha2::{Digest, Sha256};
 
 use crate::chain::ChainHash;
 
@@ -20,11 +20,7 @@ pub struct RecordKeyId([u8; 4]);
 impl RecordKeyId {
     /// The id of the Ed25519 key `public_key` under `name`.
     pub fn of(name: &str, public_key: &[u8; 32]) -> Self {
-        let mut hasher = Sha256::new_with_prefix(name);
-        hasher.update(b"\n\x01");
-        hasher.update(public_key);
-        let [a, b, c, d, ..] = <[u8; 32]>::from(hasher.finalize());
-        Self([a, b, c, d])
+        Self(KeyId::of(name, Algorithm::Ed25519, public_key).0)
     }
 
     /// An id that was stored or received.

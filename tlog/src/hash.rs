@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use sha2::{Digest, Sha256, block_api::compress256};
-
+use crate::sha256::{of_padded, sha256};
 use crate::text;
 
 /// Bytes in a hash.
@@ -22,29 +21,7 @@ pub struct LeafHash([u8; HASH_BYTES]);
 impl LeafHash {
     /// Hashes one log entry.
     pub fn of(entry: &[u8]) -> Self {
-        if let Some(hash) = Self::of_short(entry) {
-            return hash;
-        }
-        let mut hasher = Sha256::new();
-        hasher.update([0x00]);
-        hasher.update(entry);
-        Self(hasher.finalize().into())
-    }
-
-    /// Hashes an entry that fits into a few blocks with its padding, as nearly all do: feeding those at once spares
-    /// the buffering.
-    fn of_short(entry: &[u8]) -> Option<Self> {
-        const BLOCKS: usize = 4;
-        let mut blocks = [[0u8; 64]; BLOCKS];
-        // The prefix 0x00 before the entry; the 0x80 marker and the length in bits after it.
-        let length = entry.len() + 1;
-        let used = (length + 9).div_ceil(64);
-        let padded = blocks.get_mut(..used)?;
-        let bytes = padded.as_flattened_mut();
-        bytes.get_mut(1..length)?.copy_from_slice(entry);
-        *bytes.get_mut(length)? = 0x80;
-        *bytes.last_chunk_mut()? = (length as u64 * 8).to_be_bytes();
-        Some(Self(digest(padded)))
+        Self(sha256([&[0x00], entry]))
     }
 
     /// The 32 bytes.
@@ -94,7 +71,7 @@ impl NodeHash {
         blocks[1][0] = right.0[31];
         blocks[1][1] = 0x80;
         blocks[1][56..].copy_from_slice(&BITS);
-        Self(digest(&blocks))
+        Self(of_padded(&blocks))
     }
 
     /// Base64 as proofs and checkpoints carry it.
@@ -138,23 +115,10 @@ impl fmt::Debug for LeafHash {
     }
 }
 
-/// The digest of a message that was padded to whole blocks.
-fn digest(padded: &[[u8; 64]]) -> [u8; HASH_BYTES] {
-    let mut state = SHA256_INITIAL;
-    compress256(&mut state, padded);
-    let mut digest = [0u8; HASH_BYTES];
-    for (bytes, word) in digest.chunks_exact_mut(4).zip(state) {
-        bytes.copy_from_slice(&word.to_be_bytes());
-    }
-    digest
-}
-
-/// SHA-256's initial state (FIPS 180-4, section 5.3.3).
-const SHA256_INITIAL: [u32; 8] =
-    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
-
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest, Sha256};
+
     use super::*;
 
     fn plain(parts: &[&[u8]]) -> [u8; 32] {

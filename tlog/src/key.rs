@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
 use ml_dsa::{KeyExport as _, MlDsa44, signature::Keypair as _};
-use sha2::{Digest, Sha256};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
+use crate::sha256::sha256;
 use crate::text;
 
 mod strict;
@@ -98,14 +98,10 @@ impl fmt::Display for KeyName {
 pub struct KeyId(pub [u8; 4]);
 
 impl KeyId {
-    /// Computes the key ID.
-    pub fn of(name: &KeyName, algorithm: Algorithm, public_key: &[u8]) -> Self {
-        let mut hasher = Sha256::new();
-        hasher.update(name.as_str());
-        hasher.update([b'\n', algorithm as u8]);
-        hasher.update(public_key);
-        let digest: [u8; 32] = hasher.finalize().into();
-        Self([digest[0], digest[1], digest[2], digest[3]])
+    /// Computes the key ID of the key that bears `name`.
+    pub fn of(name: &str, algorithm: Algorithm, public_key: &[u8]) -> Self {
+        let [a, b, c, d, ..] = sha256([name.as_bytes(), &[b'\n', algorithm as u8], public_key]);
+        Self([a, b, c, d])
     }
 }
 
@@ -203,7 +199,7 @@ impl VerifierKey {
                 Public::MlDsa44(Box::new(ml_dsa::VerifyingKey::decode(bytes)))
             }
         };
-        let id = KeyId::of(&name, algorithm, public_key);
+        let id = KeyId::of(name.as_str(), algorithm, public_key);
         Ok(Self { name, id, algorithm, public })
     }
 

@@ -87,10 +87,13 @@ pub mod note;
 pub mod policy;
 pub mod proof;
 pub mod request;
+mod sha256;
 pub mod subtree;
 pub mod text;
 pub mod tile;
 pub mod tree;
+
+pub use self::sha256::sha256;
 
 /// The largest tree size accepted anywhere: 2^63 - 1.
 ///

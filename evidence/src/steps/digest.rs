@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use runseal_tlog::sha256;
 use sha2::{Digest, Sha256};
 
 use super::frame::StoreId;
@@ -102,32 +103,28 @@ impl StepKey {
 impl InputDigest {
     /// The digest of an input: `SHA-256("runseal/step-input/v1\n" ‖ input)`.
     pub fn of(input: &[u8]) -> Self {
-        Self(Sha256::new_with_prefix("runseal/step-input/v1\n").chain_update(input).finalize().into())
+        Self(sha256([b"runseal/step-input/v1\n", input]))
     }
 }
 
 impl StepDigest {
     /// The digest of the step whose payload this is.
     pub fn of(payload: &[u8]) -> Self {
-        Self(Sha256::new_with_prefix("runseal/step/v1\n").chain_update(payload).finalize().into())
+        Self(sha256([b"runseal/step/v1\n", payload]))
     }
 }
 
 impl StoreHead {
     /// Where the chain of a file starts.
     pub fn genesis(id: &StoreId) -> Self {
-        Self(Sha256::new_with_prefix("runseal/step-file/v1\n").chain_update(id.as_bytes()).finalize().into())
+        Self(sha256([b"runseal/step-file/v1\n", id.as_bytes()]))
     }
 
     /// The head of the frame at offset `at` of the file of `id` that holds `digest` and follows `self`.
     #[must_use]
     pub fn link(self, id: &StoreId, at: u64, digest: &StepDigest) -> Self {
-        let mut hasher = Sha256::new_with_prefix("runseal/step-frame/v1\n");
-        hasher.update(id.as_bytes());
-        hasher.update(at.to_be_bytes());
-        hasher.update(self.0);
-        hasher.update(digest.0);
-        Self(hasher.finalize().into())
+        let label = b"runseal/step-frame/v1\n";
+        Self(sha256([label, id.as_bytes(), &at.to_be_bytes(), &self.0, &digest.0]))
     }
 }
 
@@ -140,10 +137,7 @@ impl RunHead {
     /// The head at the step that `digest` is of and that follows `self`.
     #[must_use]
     pub fn link(self, digest: &StepDigest) -> Self {
-        let mut hasher = Sha256::new_with_prefix("runseal/run-step/v1\n");
-        hasher.update(self.0);
-        hasher.update(digest.0);
-        Self(hasher.finalize().into())
+        Self(sha256([b"runseal/run-step/v1\n", &self.0, &digest.0]))
     }
 }
 
