@@ -4,7 +4,7 @@
 //! Every name is checked once, where it is made; parsing text and deserialising go through that same door.
 //! Names order as their bytes do, so they order alike in memory and as keys of a store.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Borrow, fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -124,6 +124,12 @@ macro_rules! name {
 
             fn try_from(value: String) -> Result<Self, NameError> {
                 Self::new(value)
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
             }
         }
 
@@ -344,12 +350,17 @@ fn check_kind(value: &str) -> Result<(), NameRule> {
 
 fn check_label(value: &str) -> Result<(), NameRule> {
     check_length(value, 128)?;
-    if value.contains(char::is_control) { Err(NameRule::Control) } else { Ok(()) }
+    if holds_control(value) { Err(NameRule::Control) } else { Ok(()) }
+}
+
+fn holds_control(value: &str) -> bool {
+    // Most values are plain ASCII, and seen to be at once.
+    !value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.contains(char::is_control)
 }
 
 fn check_path(value: &str) -> Result<(), NameRule> {
     check_length(value, 512)?;
-    if value.contains(char::is_control) { Err(NameRule::Control) } else { Ok(()) }
+    if holds_control(value) { Err(NameRule::Control) } else { Ok(()) }
 }
 
 fn check_effect(value: &str) -> Result<(), NameRule> {

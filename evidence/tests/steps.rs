@@ -28,7 +28,7 @@ fn scan_in(chunk: usize, bytes: &[u8]) -> Result<(Vec<String>, End), StepsFault>
     let (mut scan, mut values) = (Scan::new(), Vec::new());
     for chunk in bytes.chunks(chunk) {
         scan.push(chunk, |frame| {
-            values.push(String::from_utf8_lossy(frame.step.value).into_owned());
+            values.push(String::from_utf8_lossy(frame.step.value()).into_owned());
             Ok(())
         })?;
     }
@@ -134,7 +134,7 @@ fn payloads_hashed_ahead_come_to_the_same() {
         let (mut scan, mut seen) = (Scan::behind(header), Vec::new());
         for part in [digested, Digested::new(next)] {
             scan.push_digested(&part, |frame| {
-                seen.push(frame.step.path.to_string());
+                seen.push(frame.step.path().to_owned());
                 Ok(())
             })
             .unwrap();
@@ -272,7 +272,7 @@ fn what_the_visitor_refuses_is_named_at_its_frame() {
     let file = file_of(3);
     let mut scan = Scan::new();
     let refused = scan.push(&file.bytes, |frame| match frame.number {
-        2 => Err(FrameFault::Duplicate { key: frame.step.key, first_at: 32 }),
+        2 => Err(FrameFault::Duplicate { key: *frame.step.key(), first_at: 32 }),
         _ => Ok(()),
     });
     let Err(StepsFault::Frame { number, at, .. }) = refused else { panic!("{refused:?}") };
@@ -289,7 +289,7 @@ fn the_steps_of_a_run_have_one_head_wherever_they_stand() {
         let mut steps = RunSteps::new(&TenantId::new("acme").unwrap(), &RunId::new("run-1").unwrap());
         let mut scan = Scan::new();
         scan.push(&file.bytes, |frame| {
-            if frame.step.run.as_str() == "run-1" {
+            if frame.step.run() == "run-1" {
                 steps.push(&frame.digest);
             }
             Ok(())

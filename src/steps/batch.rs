@@ -3,70 +3,54 @@
 //! A decision sees what is synced and what the batch accepted before it. What it accepts is one run of bytes to
 //! write and a list of places to enter in the index, and touches neither before that.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use runseal_evidence::name::{RunId, StepPath};
 use runseal_evidence::steps::{
-    FRAME_OVERHEAD_BYTES, FrameChain, KnownRun, RunHead, Step, StepDigest, StepKey,
+    FRAME_OVERHEAD_BYTES, FrameChain, KnownRun, Payload, RunHead, StepKey, StepView,
 };
 
 use super::error::{LimitKind, StepError};
-use super::index::{Index, Place};
+use super::index::Index;
 use super::limits::StepLimits;
 use super::owner::Recorded;
-use crate::store::StoreError;
-use crate::store::ack::{Answer, Wake};
+use super::places::{KeyHash, Place};
 
-/// A step to be recorded, with its caller.
+/// A step to be recorded.
 pub(super) struct Append {
-    run: RunId,
-    key: StepKey,
-    path: StepPath,
-    known: KnownRun,
-    payload: Vec<u8>,
-    digest: StepDigest,
-    answer: AppendAnswer,
+    payload: Payload,
+    hash: KeyHash,
 }
 
-pub(super) type AppendAnswer = Answer<Result<Recorded, StepError>, StoreError>;
-
-/// Wakes the caller of an append that is answered, when dropped.
-pub(super) type Answered = Option<Wake<Result<Result<Recorded, StepError>, StoreError>>>;
-
 impl Append {
-    pub(super) fn new(step: Step, payload: Vec<u8>, answer: AppendAnswer) -> Self {
-        let known = KnownRun::of(&step);
-        let Step { run, key, path, .. } = step;
-        let digest = StepDigest::of(&payload);
-        Self { run, key, path, known, payload, digest, answer }
+    /// `hash` is that of the step's key.
+    pub(super) fn new(payload: Payload, hash: KeyHash) -> Self {
+        Self { payload, hash }
     }
 
     /// What it holds in memory, near enough.
     pub(super) fn bytes(&self) -> usize {
-        self.payload.len() + size_of::<Self>()
-    }
-
-    pub(super) fn answer(self, answer: Result<Recorded, StepError>) -> Answered {
-        self.answer.put(Ok(answer))
+        self.payload.as_bytes().len() + size_of::<Self>()
     }
 }
 
-pub(super) struct Batch {
+pub(super) struct Batch<'a> {
     /// The chain behind the last frame accepted.
     pub(super) chain: FrameChain,
     /// The frames accepted.
     pub(super) bytes: Vec<u8>,
-    runs: HashMap<RunId, StagedRun>,
+    runs: HashMap<&'a str, StagedRun<'a>>,
     steps: u64,
 }
 
-struct StagedRun {
-    known: KnownRun,
+/// The steps of a run that are accepted.
+struct StagedRun<'a> {
+    first: StepView<'a>,
+    /// The head at the last of them.
     head: RunHead,
-    steps: HashMap<StepKey, Place>,
+    steps: BTreeMap<StepKey, (KeyHash, Place)>,
 }
 
-impl Batch {
+impl<'a> Batch<'a> {
     /// A batch that goes on behind `chain`.
     pub(super) fn new(chain: FrameChain) -> Self {
         Self { chain, bytes: Vec::new(), runs: HashMap::new(), steps: 0 }
@@ -83,68 +67,72 @@ impl Batch {
     pub(super) fn decide(
         &mut self,
         index: &Index,
-        append: &Append,
+        append: &'a Append,
         limits: &StepLimits,
         key_at: impl Fn(Place) -> Result<StepKey, StepError>,
     ) -> Result<Recorded, StepError> {
-        let Append { run, key, known, .. } = append;
-        let (synced, staged) = (index.run(run), self.runs.get(run));
-        let settled = staged.map(|run| &run.known).or(synced.map(|run| &run.known));
-        if let Some(settled) = settled {
-            settled.admits(run, &known.tenant, &known.definition)?;
+        let (step, digest) = (append.payload.step(), append.payload.digest());
+        let (synced, staged) = (index.run(step.run()), self.runs.get(step.run()));
+        match (synced, staged) {
+            (Some(synced), _) => synced.known.admits_step(&step)?,
+            (None, Some(staged)) => KnownRun::of(&staged.first).admits_step(&step)?,
+            (None, None) => {}
         }
-        let conflict =
-            || StepError::Conflicting { run: run.clone(), key: *key, path: Box::new(append.path.clone()) };
-        if let Some(place) = staged.and_then(|run| run.steps.get(key)) {
-            return if place.holds(&append.digest) { Ok(Recorded::Already) } else { Err(conflict()) };
+        let conflict = || StepError::Conflicting {
+            run: step.to_run(),
+            key: *step.key(),
+            path: Box::new(step.to_path()),
+        };
+        if let Some((_, place)) = staged.and_then(|run| run.steps.get(step.key())) {
+            return if place.holds(digest) { Ok(Recorded::Already) } else { Err(conflict()) };
         }
-        for place in synced.iter().flat_map(|run| run.places(index.hash(key))) {
-            if place.holds(&append.digest) {
+        for place in synced.iter().flat_map(|run| run.places.at(append.hash)) {
+            if place.holds(digest) {
                 return Ok(Recorded::Already);
             }
-            if key_at(place)? == *key {
+            if key_at(place)? == *step.key() {
                 return Err(conflict());
             }
         }
         let steps =
-            synced.map_or(0, super::index::Run::count) + staged.map_or(0, |run| run.steps.len() as u64) + 1;
+            synced.map_or(0, |run| run.places.count()) + staged.map_or(0, |run| run.steps.len() as u64) + 1;
         within(LimitKind::RunSteps, steps, limits.run_steps_max)?;
-        let file_bytes = self.chain.at() + (FRAME_OVERHEAD_BYTES + append.payload.len()) as u64;
-        within(LimitKind::FileBytes, file_bytes, limits.file_bytes_max)?;
-        let head = synced.map_or_else(|| RunHead::genesis(&known.tenant, run), |run| run.head);
-        self.accept(append, head)
+        let frame_bytes = (FRAME_OVERHEAD_BYTES + append.payload.as_bytes().len()) as u64;
+        within(LimitKind::FileBytes, self.chain.at() + frame_bytes, limits.file_bytes_max)?;
+        let head = synced.map_or_else(|| RunHead::genesis(&step.to_tenant(), &step.to_run()), |run| run.head);
+        self.accept(append, step, head)
     }
 
-    fn accept(&mut self, append: &Append, synced_head: RunHead) -> Result<Recorded, StepError> {
-        let Append { run, key, known, payload, digest, .. } = append;
-        let at = self.chain.at();
+    fn accept(
+        &mut self,
+        append: &'a Append,
+        step: StepView<'a>,
+        synced_head: RunHead,
+    ) -> Result<Recorded, StepError> {
+        let (payload, digest, at) = (append.payload.as_bytes(), append.payload.digest(), self.chain.at());
         self.chain
             .write(payload, digest, &mut self.bytes)
             .map_err(|fault| StepError::Damaged { at, fault: Box::new(fault) })?;
-        if !self.runs.contains_key(run) {
-            let staged = StagedRun { known: known.clone(), head: synced_head, steps: HashMap::new() };
-            self.runs.insert(run.clone(), staged);
-        }
-        if let Some(staged) = self.runs.get_mut(run) {
-            // A payload is at most 16 MiB.
-            let payload_bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-            staged.head = staged.head.link(digest);
-            staged.steps.insert(*key, Place::new(at, payload_bytes, digest));
-            self.steps += 1;
-        }
+        let staged = self.runs.entry(step.run()).or_insert_with(|| StagedRun {
+            first: step,
+            head: synced_head,
+            steps: BTreeMap::new(),
+        });
+        // A payload is at most 16 MiB.
+        let payload_bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        staged.head = staged.head.link(digest);
+        staged.steps.insert(*step.key(), (append.hash, Place::new(at, payload_bytes, digest)));
+        self.steps += 1;
         Ok(Recorded::Now)
     }
 
     /// Enters what is synced now in the index.
     pub(super) fn fold_into(self, index: &mut Index) {
-        for (name, staged) in self.runs {
-            let steps: Vec<_> =
-                staged.steps.into_iter().map(|(key, place)| (index.hash(&key), place)).collect();
-            let run = index.run_or_insert(&name, || (staged.known, staged.head));
+        for staged in self.runs.into_values() {
+            let run = index.run_or_insert(&staged.first);
             run.head = staged.head;
-            for (hash, place) in steps {
-                // Whether the key was new was decided before it was written.
-                let _ = run.insert(hash, place, |_| false);
+            for (hash, place) in staged.steps.into_values() {
+                run.places.append(hash, place);
             }
         }
         index.commit(self.chain.at());

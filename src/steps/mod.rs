@@ -32,13 +32,14 @@
 //! |---|---|
 //! | `store`, `run` | the handles: [`StepStore`], [`StepRun`] |
 //! | `open`, `read_ahead` | a file read from start to end, its torn end cut |
-//! | `owner`, `batch`, `queue` | the thread that writes: many steps, one sync |
-//! | `index` | where steps are; values stay in the file |
+//! | `owner`, `batch`, `queue`, `answers` | the thread that writes: many steps, one sync |
+//! | `index`, `places` | runs, and where their steps are; values stay in the file |
 //! | `check` | a tenant's concluded runs, held against the file of their steps |
 //! | `limits`, `error` | ceilings and refusals |
 //!
 //! The format is that of [`runseal_evidence::steps`].
 
+mod answers;
 mod batch;
 mod check;
 mod error;
@@ -46,6 +47,7 @@ mod index;
 mod limits;
 mod open;
 mod owner;
+mod places;
 mod queue;
 mod read_ahead;
 mod run;

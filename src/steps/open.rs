@@ -1,13 +1,16 @@
 //! Opening: the file is read once from start to end, every frame checked, and its torn end cut off.
 
+use std::collections::BTreeMap;
+use std::io;
+
 use runseal_evidence::name::TenantId;
 use runseal_evidence::steps::{
-    Frame, FrameChain, FrameFault, HEADER_BYTES, Header, HeaderFault, JoinFault, KnownRun, RunHead, Scan,
-    StepsFault, StoreId,
+    Frame, FrameChain, FrameFault, HEADER_BYTES, Header, HeaderFault, JoinFault, Scan, StepsFault, StoreId,
 };
 
 use super::error::{DeviceCall, OpenError};
-use super::index::{Index, Place};
+use super::index::Index;
+use super::places::{KeyHashing, Place};
 use super::read_ahead::{Part, read_ahead};
 use super::store::read_step;
 use crate::disk::{Disk, read_exact_at};
@@ -27,6 +30,7 @@ pub struct Opening {
 /// A file that was read, and where writing goes on.
 pub(super) struct Opened {
     pub(super) index: Index,
+    pub(super) keys: KeyHashing,
     pub(super) chain: FrameChain,
     pub(super) opening: Opening,
 }
@@ -53,19 +57,25 @@ fn create(disk: &dyn Disk) -> Result<Opened, OpenError> {
     disk.sync().map_err(DeviceCall::Sync.failed_to_open())?;
     let chain = FrameChain::new(header.id);
     let opening = Opening { steps: 0, torn_bytes: 0, header_written: true };
-    Ok(Opened { index: Index::new(chain.at()), chain, opening })
+    Ok(Opened { index: Index::new(chain.at()), keys: KeyHashing::default(), chain, opening })
 }
 
 fn replay(disk: &dyn Disk, size: u64, header: Header, only: Option<&TenantId>) -> Result<Opened, OpenError> {
     let mut scan = Scan::behind(header);
-    let mut index = Index::new(HEADER_BYTES as u64);
-    read_ahead(disk, size, |part| {
-        let visit = |frame: &Frame<'_>| admit(disk, &header.id, &mut index, frame, only);
+    let (mut index, keys) = (Index::new(HEADER_BYTES as u64), KeyHashing::default());
+    let read = read_ahead(disk, size, |part| {
+        let visit = |frame: &Frame<'_>| admit(&mut index, &keys, frame, only);
         match part {
             Part::Frames(frames) => scan.push_digested(frames, visit),
             Part::End(bytes) => scan.push(bytes, visit),
         }
-    })?;
+    });
+    // A step that is there twice stands before whatever else was found.
+    index.sort();
+    if let Some(fault) = first_duplicate(disk, &header.id, &index)? {
+        return Err(fault.into());
+    }
+    read?;
     let chain = scan.chain().cloned().unwrap_or_else(|| FrameChain::new(header.id));
     let end = scan.finish()?;
     if end.torn_bytes > 0 {
@@ -75,31 +85,49 @@ fn replay(disk: &dyn Disk, size: u64, header: Header, only: Option<&TenantId>) -
     disk.sync().map_err(DeviceCall::Sync.failed_to_open())?;
     index.commit(end.bytes);
     let opening = Opening { steps: end.frames, torn_bytes: end.torn_bytes, header_written: false };
-    Ok(Opened { index, chain, opening })
+    Ok(Opened { index, keys, chain, opening })
 }
 
 /// Enters a frame that was read, under the same rules as one that is appended, ceilings apart.
 fn admit(
-    disk: &dyn Disk,
-    id: &StoreId,
     index: &mut Index,
+    keys: &KeyHashing,
     frame: &Frame<'_>,
     only: Option<&TenantId>,
 ) -> Result<(), FrameFault> {
     let step = &frame.step;
-    if let Some(tenant) = only.filter(|only| **only != step.tenant) {
-        return Err(JoinFault::ForeignTenant { run: step.run.clone(), tenant: tenant.clone() }.into());
+    if let Some(tenant) = only.filter(|only| only.as_str() != step.tenant()) {
+        return Err(JoinFault::ForeignTenant { run: step.to_run(), tenant: tenant.clone() }.into());
     }
-    let hash = index.hash(&step.key);
-    let run =
-        index.run_or_insert(&step.run, || (KnownRun::of(step), RunHead::genesis(&step.tenant, &step.run)));
-    run.known.admits(&step.run, &step.tenant, &step.definition)?;
+    let run = index.run_or_insert(step);
+    run.known.admits_step(step)?;
     // A payload is at most 16 MiB.
-    let place = Place::new(frame.at, u32::try_from(frame.payload.len()).unwrap_or(u32::MAX), &frame.digest);
-    // A frame that cannot be read again was read a moment ago; one hash twice in a run is a duplicate all the same.
-    let same_key = |place| read_step(disk, id, place).map_or(true, |first| first.key == step.key);
-    run.insert(hash, place, same_key)
-        .map_err(|first| FrameFault::Duplicate { key: step.key, first_at: first.at })?;
+    let payload_bytes = u32::try_from(frame.payload.len()).unwrap_or(u32::MAX);
+    run.places.read(keys.hash(step.key()), Place::new(frame.at, payload_bytes, &frame.digest));
     run.head = run.head.link(&frame.digest);
     Ok(())
+}
+
+/// The first frame of the file whose run has a step of its key before it.
+fn first_duplicate(disk: &dyn Disk, id: &StoreId, index: &Index) -> Result<Option<StepsFault>, OpenError> {
+    let key_at = |place| match read_step(disk, id, place) {
+        Ok(step) => Ok(step.key),
+        Err(error) => Err(DeviceCall::Read.failed_to_open()(io::Error::other(error))),
+    };
+    let mut first: Option<(Place, FrameFault)> = None;
+    for meeting in index.runs().iter().flat_map(|run| run.places.meeting()) {
+        let mut keys = BTreeMap::new();
+        for (_, place) in meeting {
+            let key = key_at(*place)?;
+            let first_at = *keys.entry(key).or_insert(place.at);
+            if first_at < place.at && first.as_ref().is_none_or(|(first, _)| place.at < first.at) {
+                first = Some((*place, FrameFault::Duplicate { key, first_at }));
+            }
+        }
+    }
+    Ok(first.map(|(place, fault)| {
+        let places = index.runs().iter().flat_map(|run| run.places.iter());
+        let before = places.filter(|other| other.at < place.at).count();
+        StepsFault::Frame { number: before as u64 + 1, at: place.at, fault }
+    }))
 }

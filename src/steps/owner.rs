@@ -1,14 +1,16 @@
 //! Who writes. One at a time, the store's own thread or a caller that would otherwise sleep, takes what waits,
 //! writes what it accepts, syncs once, shows it to readers, and only then answers. A batch forms while the device is
-//! busy with the one before; nobody lingers for company, and an idle thread sleeps.
+//! busy with the one before, and while the many callers of that one come back; an idle thread sleeps.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use runseal_evidence::steps::FrameChain;
 
-use super::batch::{Answered, Batch};
+use super::answers::{Given, Owed};
+use super::batch::Batch;
 use super::error::{DeviceCall, StepError};
+use super::queue::Gathered;
 use super::store::{Shared, read_step};
 
 /// How a step came to be recorded.
@@ -34,35 +36,38 @@ pub(super) fn serve(shared: &Shared) {
     while shared.queue.wait() {
         // Poisoned only by a panic, which has poisoned the queue too.
         let mut chain = shared.chain.lock().unwrap_or_else(PoisonError::into_inner);
-        let answered = settle_next(shared, &mut chain);
+        let settled = settle_next(shared, &mut chain);
         drop(chain);
-        drop(answered);
+        answer(settled);
     }
 }
 
 /// Carries out what waits on the thread of a caller that would otherwise sleep, unless somebody is at it already: a
 /// lone caller is spared two changes of thread. Where callers are many they would make small batches of large ones.
 pub(super) fn help(shared: &Shared) {
-    if !shared.queue.lone_caller() {
-        return shared.queue.hand_over();
-    }
-    if let Ok(mut chain) = shared.chain.try_lock() {
+    if shared.queue.lone_caller()
+        && let Ok(mut chain) = shared.chain.try_lock()
+    {
         let poisons = PoisonOnDrop(shared);
-        let answered = settle_next(shared, &mut chain);
+        let settled = settle_next(shared, &mut chain);
         // Only a panic poisons.
         std::mem::forget(poisons);
         drop(chain);
-        drop(answered);
+        answer(settled);
+    } else {
+        shared.queue.hand_over();
     }
 }
 
-/// Carries out the next batch. Who waits for it is woken when the value given is dropped, all being answered by then;
-/// a waker may run anything, so not under the lock.
-fn settle_next(shared: &Shared, chain: &mut FrameChain) -> Vec<Answered> {
-    let appends = shared.queue.take();
-    if appends.is_empty() {
-        return Vec::new();
+fn answer(settled: Vec<(Owed, Given)>) {
+    for (owed, given) in settled {
+        owed.give(given);
     }
+}
+
+/// Carries out the next batch, and says what is to be answered once the chain is let go.
+fn settle_next(shared: &Shared, chain: &mut FrameChain) -> Vec<(Owed, Given)> {
+    let Some(Gathered { appends, owed, .. }) = shared.queue.take() else { return Vec::new() };
     let mut batch = Batch::new(chain.clone());
     let decisions: Vec<_> = {
         let index = shared.index();
@@ -71,8 +76,9 @@ fn settle_next(shared: &Shared, chain: &mut FrameChain) -> Vec<Answered> {
     };
     if let Err(error) = write(shared, chain, &batch) {
         tracing::error!(%error, "the step file failed; nothing more is recorded until it is opened again");
-        let refused = shared.queue.poison();
-        return appends.into_iter().map(|append| append.answer(Err(error.clone()))).chain(refused).collect();
+        let mut refused = shared.queue.poison();
+        refused.push((owed, Given::All(error)));
+        return refused;
     }
     *chain = batch.chain.clone();
     if batch.steps() > 0 {
@@ -81,7 +87,7 @@ fn settle_next(shared: &Shared, chain: &mut FrameChain) -> Vec<Answered> {
         batch.fold_into(&mut shared.index.write().unwrap_or_else(PoisonError::into_inner));
     }
     // A refusal too is answered only now: it may rest on what a neighbour wrote.
-    appends.into_iter().zip(decisions).map(|(append, decision)| append.answer(decision)).collect()
+    vec![(owed, Given::Each(decisions))]
 }
 
 /// Makes a batch durable behind `chain`.
@@ -110,6 +116,6 @@ struct PoisonOnDrop<'a>(&'a Shared);
 
 impl Drop for PoisonOnDrop<'_> {
     fn drop(&mut self) {
-        drop(self.0.queue.poison());
+        answer(self.0.queue.poison());
     }
 }

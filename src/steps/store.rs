@@ -11,21 +11,21 @@ use std::thread::JoinHandle;
 
 use runseal_evidence::name::{RunId, TenantId};
 use runseal_evidence::steps::{
-    Definition, FRAME_OVERHEAD_BYTES, FrameChain, FrameFault, HEADER_BYTES, Step, StepKey, StepsCommitment,
-    StoreHead, StoreId,
+    Definition, FRAME_OVERHEAD_BYTES, FrameChain, FrameFault, HEADER_BYTES, Payload, Step, StepKey,
+    StepsCommitment, StoreHead, StoreId,
 };
 
+use super::answers::Awaited;
 use super::batch::Append;
 use super::error::{LimitKind, OpenError, StepError};
-use super::index::{Index, Place, Run};
+use super::index::{Index, Run};
 use super::limits::StepLimits;
 use super::open::{Opening, open};
 use super::owner::{Flushes, Recorded, help, serve};
-use super::queue::Queue;
+use super::places::{KeyHashing, Place};
+use super::queue::{Pushed, Queue};
 use super::run::StepRun;
 use crate::disk::{Disk, FileDisk, LockError, read_exact_at};
-use crate::store::StoreError;
-use crate::store::ack::{Ack, ack};
 
 /// One file of steps, open for one process. Cloning gives another handle of the same store; the file is
 /// released when the last one is dropped and everything that waited has been carried out.
@@ -43,6 +43,7 @@ pub(super) struct Shared {
     pub(super) disk: Box<dyn Disk>,
     pub(super) id: StoreId,
     pub(super) index: RwLock<Index>,
+    keys: KeyHashing,
     pub(super) queue: Queue,
     /// The chain to the end of the file. Who holds it writes.
     pub(super) chain: Mutex<FrameChain>,
@@ -67,8 +68,8 @@ pub struct FlushCounts {
 /// is recorded all the same.
 #[must_use = "nothing is known to be durable until the acknowledgement has come"]
 pub struct StepAck {
-    ack: Ack<Result<Recorded, StepError>, StoreError>,
-    /// Who may be asked to see to it, as long as nobody has been.
+    answer: Awaited,
+    /// Who is to be asked to see to it, where nobody has been.
     store: Weak<Inner>,
 }
 
@@ -82,7 +83,7 @@ impl StepAck {
         if let Some(store) = self.store.upgrade() {
             help(&store.shared);
         }
-        flatten(self.ack.wait())
+        self.answer.wait()
     }
 }
 
@@ -90,7 +91,7 @@ impl Future for StepAck {
     type Output = Result<Recorded, StepError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = Pin::new(&mut self.ack).poll(context).map(flatten);
+        let polled = self.answer.poll(context.waker());
         if polled.is_pending()
             && let Some(store) = std::mem::take(&mut self.store).upgrade()
         {
@@ -98,11 +99,6 @@ impl Future for StepAck {
         }
         polled
     }
-}
-
-/// An answer that never came is that of a thread which gave up.
-fn flatten(answer: Result<Result<Recorded, StepError>, StoreError>) -> Result<Recorded, StepError> {
-    answer.unwrap_or(Err(StepError::Unanswered))
 }
 
 /// The file at `path`, made where there is none, and kept from other handles.
@@ -141,9 +137,10 @@ impl StepStore {
 
     fn start(disk: Box<dyn Disk>, only: Option<TenantId>, limits: StepLimits) -> Result<Self, OpenError> {
         let opened = open(&*disk, only.as_ref())?;
-        let (id, index, chain) = (*opened.chain.id(), RwLock::new(opened.index), Mutex::new(opened.chain));
+        let (id, keys) = (*opened.chain.id(), opened.keys);
+        let (index, chain) = (RwLock::new(opened.index), Mutex::new(opened.chain));
         let (queue, flushes) = (Queue::new(&limits), Flushes::default());
-        let shared = Arc::new(Shared { disk, id, index, queue, chain, limits, flushes, only });
+        let shared = Arc::new(Shared { disk, id, index, keys, queue, chain, limits, flushes, only });
         let served = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("runseal-steps".to_owned());
         let owner = thread.spawn(move || serve(&served)).map_err(OpenError::Thread)?;
@@ -163,14 +160,18 @@ impl StepStore {
     /// Queues a step. It is recorded once the acknowledgement says so, in the order of the calls.
     ///
     /// Never waits for the device: where too much waits already, the answer is [`StepError::QueueFull`].
+    #[expect(clippy::needless_pass_by_value, reason = "a step is handed over, however the store keeps it")]
     pub fn append(&self, step: Step) -> StepAck {
-        let (answer, ack) = ack();
         let shared = self.shared();
-        match shared.payload(&step) {
-            Ok(payload) => shared.queue.push(Append::new(step, payload, answer)),
-            Err(refusal) => answer.send(Ok(Err(refusal))),
+        let pushed = shared.payload(&step).and_then(|payload| {
+            let hash = shared.keys.hash(&step.key);
+            shared.queue.push(Append::new(payload, hash))
+        });
+        match pushed {
+            Ok(Pushed { answer, left_to_caller: true }) => StepAck { answer, store: Arc::downgrade(&self.0) },
+            Ok(Pushed { answer, left_to_caller: false }) => StepAck { answer, store: Weak::new() },
+            Err(refusal) => StepAck { answer: Awaited::ready(refusal), store: Weak::new() },
         }
-        StepAck { ack, store: Arc::downgrade(&self.0) }
     }
 
     /// The step of `run` that was recorded under `key`, read from the file and checked; `None` where the run has
@@ -183,7 +184,7 @@ impl StepStore {
         let shared = self.shared();
         let places: Vec<_> = {
             let index = shared.index();
-            shared.known(&index, tenant, run)?.places(index.hash(key)).collect()
+            shared.known(&index, tenant, run)?.places.at(shared.keys.hash(key)).collect()
         };
         for place in places {
             let step = read_step(&*shared.disk, &shared.id, place)?;
@@ -232,7 +233,7 @@ impl StepStore {
 
     /// True where a step of `run` is recorded, whoever it belongs to.
     pub fn knows_run(&self, run: &RunId) -> bool {
-        self.shared().index().run(run).is_some()
+        self.shared().index().run(run.as_str()).is_some()
     }
 
     /// Whose run it is.
@@ -241,7 +242,7 @@ impl StepStore {
     /// [`StepError::UnknownRun`].
     pub fn tenant_of(&self, run: &RunId) -> Result<TenantId, StepError> {
         let index = self.shared().index();
-        let known = index.run(run).ok_or_else(|| StepError::UnknownRun { run: run.clone() })?;
+        let known = index.run(run.as_str()).ok_or_else(|| StepError::UnknownRun { run: run.clone() })?;
         Ok(known.known.tenant.clone())
     }
 
@@ -260,7 +261,7 @@ impl StepStore {
     /// [`StepError::UnknownRun`], [`StepError::ForeignTenant`].
     pub fn step_count(&self, tenant: &TenantId, run: &RunId) -> Result<u64, StepError> {
         let index = self.shared().index();
-        Ok(self.shared().known(&index, tenant, run)?.count())
+        Ok(self.shared().known(&index, tenant, run)?.places.count())
     }
 
     /// What the run's conclusion is to say of its steps.
@@ -270,7 +271,7 @@ impl StepStore {
     pub fn commitment(&self, tenant: &TenantId, run: &RunId) -> Result<StepsCommitment, StepError> {
         let index = self.shared().index();
         let run = self.shared().known(&index, tenant, run)?;
-        Ok(StepsCommitment::new(run.head, run.marks()))
+        Ok(StepsCommitment::new(run.head, run.places.marks()))
     }
 
     /// Bytes of the file that are synced: its header and every recorded step.
@@ -315,14 +316,14 @@ impl Shared {
     }
 
     /// The payload of a step that this store may hold.
-    fn payload(&self, step: &Step) -> Result<Vec<u8>, StepError> {
+    fn payload(&self, step: &Step) -> Result<Payload, StepError> {
         self.admits(&step.tenant, &step.run)?;
-        let (kind, limit) = (LimitKind::RecordBytes, self.limits.record_bytes());
-        let too_large = StepError::Limit { kind, requested: step.payload_bytes(), limit };
-        match step.to_payload() {
-            Ok(payload) if payload.len() as u64 <= limit => Ok(payload),
-            Ok(_) | Err(_) => Err(too_large),
+        let (kind, requested, limit) =
+            (LimitKind::RecordBytes, step.payload_bytes(), self.limits.record_bytes());
+        if requested > limit {
+            return Err(StepError::Limit { kind, requested, limit });
         }
+        step.to_payload().map_err(|_| StepError::Limit { kind, requested, limit })
     }
 
     fn admits(&self, tenant: &TenantId, run: &RunId) -> Result<(), StepError> {
@@ -336,7 +337,7 @@ impl Shared {
 
     fn known<'a>(&self, index: &'a Index, tenant: &TenantId, run: &RunId) -> Result<&'a Run, StepError> {
         self.admits(tenant, run)?;
-        let known = index.run(run).ok_or_else(|| StepError::UnknownRun { run: run.clone() })?;
+        let known = index.run(run.as_str()).ok_or_else(|| StepError::UnknownRun { run: run.clone() })?;
         known.known.admits_tenant(run, tenant)?;
         Ok(known)
     }
@@ -361,5 +362,5 @@ pub(super) fn read_step(disk: &dyn Disk, id: &StoreId, place: Place) -> Result<S
     if !place.holds(&frame.digest) {
         return Err(damaged(FrameFault::Replaced));
     }
-    Ok(frame.step.to_owned())
+    Ok(frame.step.to_step())
 }

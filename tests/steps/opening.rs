@@ -198,6 +198,22 @@ fn a_key_stands_once_in_a_run() {
         let (number, fault) = frame_fault(&file.bytes);
         assert_eq!((number, fault), (2, FrameFault::Duplicate { key: key("charge"), first_at: 32 }));
     }
+    // Also where frames between and behind, and damage, follow it.
+    let other = |path| Fields { path, ..first }.payload();
+    let file_of_six = File::new(ID)
+        .with(&Fields { run: "run-2", ..first }.payload())
+        .with(&first.payload())
+        .with(&other("between"))
+        .with(&first.payload())
+        .with(&other("between"))
+        .with(&other("last"));
+    let mut damaged = file_of_six.bytes.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    for bytes in [&file_of_six.bytes, &damaged] {
+        let (number, fault) = frame_fault(bytes);
+        let first_at = file_of_six.starts[1] as u64;
+        assert_eq!((number, fault), (4, FrameFault::Duplicate { key: key("charge"), first_at }));
+    }
     let in_another_run = Fields { run: "run-2", ..first };
     open(&Device::holding(&file.with(&in_another_run.payload()).bytes));
 }

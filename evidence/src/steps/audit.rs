@@ -10,8 +10,8 @@ use std::fmt;
 use super::{
     commitment::{RunSteps, StepDifference, StepsCommitment},
     digest::StepDigest,
+    payload::StepView,
     scan::{Scan, StepsFault},
-    step::Step,
 };
 use crate::name::{RunId, StepPath, TenantId};
 
@@ -100,7 +100,7 @@ impl StepsAudit {
                 }
                 Err(fault) => {
                     let Some(payload) = chain.pass_over(rest) else { return Err(fault) };
-                    if let Ok(step) = Step::parse(payload) {
+                    if let Ok(step) = StepView::parse(payload) {
                         file.add(&step, &StepDigest::of(payload));
                     }
                     file.fault(StepsFault::Frame { number, at, fault });
@@ -165,14 +165,15 @@ impl AuditedSteps {
         self.runs.get(&(tenant.clone(), run.clone()))
     }
 
-    fn add(&mut self, step: &Step<&[u8]>, digest: &StepDigest) {
+    fn add(&mut self, step: &StepView<'_>, digest: &StepDigest) {
         self.steps += 1;
-        let run = self.runs.entry((step.tenant.clone(), step.run.clone())).or_insert_with(|| AuditedRun {
-            steps: RunSteps::new(&step.tenant, &step.run),
+        let run = self.runs.entry((step.to_tenant(), step.to_run()));
+        let run = run.or_insert_with_key(|(tenant, run)| AuditedRun {
+            steps: RunSteps::new(tenant, run),
             paths: Vec::new(),
         });
         run.steps.push(digest);
-        run.paths.push(step.path.clone());
+        run.paths.push(step.to_path());
     }
 
     fn fault(&mut self, fault: StepsFault) {

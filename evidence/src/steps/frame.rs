@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::{
     digest::{StepDigest, StepKey, StoreHead},
+    payload::{PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN, StepFault, StepView},
     run::JoinFault,
-    step::{PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN, Step, StepFault},
 };
 
 /// Bytes before the first frame.
@@ -119,7 +119,7 @@ pub struct Frame<'a> {
     /// Its offset in the file.
     pub at: u64,
     /// The step it holds.
-    pub step: Step<&'a [u8]>,
+    pub step: StepView<'a>,
     /// The bytes of its payload.
     pub payload: &'a [u8],
     /// The digest of its payload.
@@ -331,5 +331,5 @@ fn check<'a>(
         return Err(FrameFault::Head { stored, computed });
     }
     let payload = payload_of(frame);
-    Ok(Frame { number, at, step: Step::parse(payload)?, payload, digest, head: stored })
+    Ok(Frame { number, at, step: StepView::parse(payload)?, payload, digest, head: stored })
 }

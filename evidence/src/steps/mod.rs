@@ -26,7 +26,8 @@
 //! | module | holds |
 //! |---|---|
 //! | `digest` | keys, digests and heads |
-//! | `step` | a step, the definition of its run, and their payload |
+//! | `step` | a step, and the definition of its run |
+//! | `payload` | the bytes of a step, written or read in place |
 //! | `frame` | header, frames and the chain through them |
 //! | `run` | which steps may stand together in a run |
 //! | `scan` | a file read as a stream |
@@ -40,6 +41,7 @@ mod audit;
 mod commitment;
 mod digest;
 mod frame;
+mod payload;
 mod run;
 mod scan;
 mod step;
@@ -53,7 +55,8 @@ pub use self::{
     frame::{
         FRAME_OVERHEAD_BYTES, Frame, FrameChain, FrameFault, HEADER_BYTES, Header, HeaderFault, StoreId,
     },
+    payload::{PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN, Payload, StepFault, StepView},
     run::{JoinFault, KnownRun},
     scan::{End, Scan, StepsFault},
-    step::{Definition, Drift, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN, Step, StepFault},
+    step::{Definition, Drift, Step},
 };

@@ -1,6 +1,9 @@
 //! Which steps may stand together in a run: those of one tenant, under one definition.
 
-use super::step::{Definition, Drift, Step};
+use super::{
+    payload::StepView,
+    step::{Definition, Drift},
+};
 use crate::name::{RunId, TenantId};
 
 /// What the first step of a run settles for those after it.
@@ -35,8 +38,8 @@ pub enum JoinFault {
 
 impl KnownRun {
     /// What `step`, the first of its run, settles.
-    pub fn of<V>(step: &Step<V>) -> Self {
-        Self { tenant: step.tenant.clone(), definition: step.definition.clone() }
+    pub fn of(step: &StepView<'_>) -> Self {
+        Self { tenant: step.to_tenant(), definition: step.to_definition() }
     }
 
     /// Whether `tenant` may have to do with this run, which is called `run`.
@@ -56,17 +59,25 @@ impl KnownRun {
             Some(drift) => Err(JoinFault::Drift { run: run.clone(), drift: Box::new(drift) }),
         }
     }
+
+    /// Whether `step` may stand in this run, which it names.
+    pub fn admits_step(&self, step: &StepView<'_>) -> Result<(), JoinFault> {
+        if step.tenant() == self.tenant.as_str() && step.follows(&self.definition) {
+            return Ok(());
+        }
+        self.admits(&step.to_run(), &step.to_tenant(), &step.to_definition())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::steps::step::tests::step;
+    use crate::steps::step::{Step, tests::step};
 
     #[test]
     fn a_run_goes_on_for_its_tenant_under_its_definition_only() {
         let first = step("run-1", "charge", b"");
-        let known = KnownRun::of(&first);
+        let known = KnownRun::of(&first.to_payload().unwrap().step());
         let run = &first.run;
         assert_eq!(known.admits(run, &first.tenant, &first.definition), Ok(()));
         let stranger = TenantId::new("evil").unwrap();
@@ -79,5 +90,16 @@ mod tests {
             known.admits(run, &first.tenant, &drifted),
             Err(JoinFault::Drift { run: run.clone(), drift })
         );
+        // As the next step of the run they are judged alike.
+        for (tenant, definition) in [
+            (&first.tenant, &first.definition),
+            (&stranger, &first.definition),
+            (&stranger, &drifted),
+            (&first.tenant, &drifted),
+        ] {
+            let next = Step { tenant: tenant.clone(), definition: definition.clone(), ..first.clone() };
+            let payload = next.to_payload().unwrap();
+            assert_eq!(known.admits_step(&payload.step()), known.admits(run, tenant, definition));
+        }
     }
 }

@@ -8,7 +8,7 @@
 use super::{
     digest::{StepDigest, StoreHead},
     frame::{FRAME_OVERHEAD_BYTES, FrameChain, FrameFault, HEAD_BYTES, PREFIX_BYTES, payload_length},
-    step::{PAYLOAD_BYTES_MIN, stated_bytes},
+    payload::{PAYLOAD_BYTES_MIN, stated_bytes},
 };
 
 /// Judges `rest`, the bytes from the end of `chain` to the end of the file, which [`FrameChain::read`] found to
