@@ -51,9 +51,9 @@ struct StagedRun<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// A batch that goes on behind `chain`.
-    pub(super) fn new(chain: FrameChain) -> Self {
-        Self { chain, bytes: Vec::new(), runs: HashMap::new(), steps: 0 }
+    /// A batch of appends of about so many bytes that goes on behind `chain`.
+    pub(super) fn new(chain: FrameChain, bytes: usize) -> Self {
+        Self { chain, bytes: Vec::with_capacity(bytes), runs: HashMap::new(), steps: 0 }
     }
 
     /// How many steps it records.

@@ -67,8 +67,8 @@ fn answer(settled: Vec<(Owed, Given)>) {
 
 /// Carries out the next batch, and says what is to be answered once the chain is let go.
 fn settle_next(shared: &Shared, chain: &mut FrameChain) -> Vec<(Owed, Given)> {
-    let Some(Gathered { appends, owed, .. }) = shared.queue.take() else { return Vec::new() };
-    let mut batch = Batch::new(chain.clone());
+    let Some(Gathered { appends, owed, bytes }) = shared.queue.take() else { return Vec::new() };
+    let mut batch = Batch::new(chain.clone(), bytes);
     let decisions: Vec<_> = {
         let index = shared.index();
         let key_at = |place| Ok(read_step(&*shared.disk, &shared.id, place)?.key);

@@ -25,7 +25,7 @@ pub(super) struct Queue {
 pub(super) struct Gathered {
     pub(super) appends: Vec<Append>,
     pub(super) owed: Owed,
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 /// An append that was taken in.
