@@ -6,6 +6,7 @@ pub mod entries;
 mod lines;
 #[cfg(feature = "cli")]
 mod records;
+mod run_judge;
 mod runs;
 
 #[cfg(feature = "cli")]
@@ -22,6 +23,7 @@ use self::check::ExportCheck;
 use self::entries::{ExportEntries, Spill};
 #[cfg(feature = "cli")]
 pub use self::records::check_records;
+use self::run_judge::RunJudge;
 use crate::agentplane;
 use crate::error::Failure;
 #[cfg(feature = "cli")]
@@ -83,11 +85,12 @@ pub fn check_lines(
     };
     trust.choose(Some(&header.origin))?;
     let log = ExportEntries::new(spill, &header.origin);
-    let mut check = ExportCheck::new(header, trust, log, against);
+    let judge = RunJudge::new(header.tenant.clone(), u64::MAX, against);
+    let mut check = ExportCheck::new(header, trust, log, &judge, against);
     if let Some(outside) = outside {
         check.outside(trust, outside);
     }
-    lines::for_each(reader, |(number, length, line)| {
+    lines::for_each(reader, &judge, |(number, length, line)| {
         advance(length as u64 + 1);
         check.line(number, line)?;
         if check.line_faults <= FAULTS_MAX {

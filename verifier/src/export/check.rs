@@ -1,5 +1,7 @@
 //! An export of ours, checked line by line.
 
+use std::sync::Arc;
+
 use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::export::{ExportEnd, ExportEntry, ExportError, ExportHeader, ExportLine};
 use runseal_evidence::finding::{Finding, FindingKind};
@@ -10,8 +12,10 @@ use runseal_tlog::hash::{LeafHash, NodeHash};
 use runseal_tlog::inclusion;
 use runseal_tlog::tree::Frontier;
 
+use super::FAULTS_MAX;
 use super::entries::ExportEntries;
 use super::lines::{EntryLine, Line};
+use super::run_judge::RunJudge;
 use super::runs::RunBlocks;
 use crate::checkpoint::{self, Signed};
 use crate::error::Failure;
@@ -38,7 +42,8 @@ pub(super) struct ExportCheck<'k> {
     pub(super) line_faults: usize,
     pub(super) header: ExportHeader,
     pub(super) signed: Option<Signed>,
-    pub(super) log: ExportEntries,
+    /// Shared once it is settled.
+    pub(super) log: Arc<ExportEntries>,
     pub(super) tenant: Option<TenantId>,
     pub(super) part: Part,
     pub(super) frontier: Frontier,
@@ -49,12 +54,19 @@ pub(super) struct ExportCheck<'k> {
     pub(super) entries: u64,
     pub(super) foreign: u64,
     pub(super) blocks: RunBlocks<'k>,
+    judge: &'k RunJudge<'k>,
     pub(super) steps: Option<&'k StepsFile>,
     pub(super) end: Option<ExportEnd>,
 }
 
 impl<'k> ExportCheck<'k> {
-    pub(super) fn new(header: ExportHeader, trust: &Trust, log: ExportEntries, against: &'k Against) -> Self {
+    pub(super) fn new(
+        header: ExportHeader,
+        trust: &Trust,
+        log: ExportEntries,
+        judge: &'k RunJudge<'k>,
+        against: &'k Against,
+    ) -> Self {
         let scope = if header.complete { Scope::Export } else { Scope::ExportPartial };
         let mut report = Report::new(Command::Export, scope);
         let signed = checkpoint::examine(&mut report, trust, &header.origin, header.checkpoint.as_bytes());
@@ -62,14 +74,13 @@ impl<'k> ExportCheck<'k> {
             let detail = format!("the header names tenant {} and the log {:?}", header.tenant, header.origin);
             report.findings.push(Finding::new(FindingKind::TenantMismatch, detail));
         }
-        let blocks = RunBlocks::new(header.tenant.clone(), u64::MAX, against);
         let tenant = Base::tenant_of(&header.origin);
         Self {
             report,
             line_faults: 0,
             header,
             signed,
-            log,
+            log: Arc::new(log),
             tenant,
             part: Part::Entries,
             frontier: Frontier::new(),
@@ -78,7 +89,8 @@ impl<'k> ExportCheck<'k> {
             in_sequence: true,
             entries: 0,
             foreign: 0,
-            blocks,
+            blocks: RunBlocks::new(judge),
+            judge,
             steps: against.steps.as_deref(),
             end: None,
         }
@@ -109,7 +121,15 @@ impl<'k> ExportCheck<'k> {
                 self.report.not_checked.push(NotChecked::gap(format!("line {number}"), error.to_string()));
             }
             Err(error) => self.misplaced(number, &error.to_string()),
+            Ok(Line::Run(lines, _)) if self.part == Part::Ended => {
+                for number in number + 1 - lines..=number {
+                    if self.line_faults <= FAULTS_MAX {
+                        self.misplaced(number, "it follows the end line");
+                    }
+                }
+            }
             Ok(_) if self.part == Part::Ended => self.misplaced(number, "it follows the end line"),
+            Ok(Line::Run(_, run)) => self.blocks.judged(run),
             Ok(Line::Record(raw, record, ahead)) => {
                 if !self.blocks.record(raw, record, ahead) {
                     self.misplaced(number, "a record before the first run");
@@ -121,7 +141,7 @@ impl<'k> ExportCheck<'k> {
             Ok(Line::Entry(entry)) => self.entry(number, entry)?,
             Ok(Line::Other(ExportLine::Run(run))) => {
                 self.end_entries()?;
-                self.blocks.start(run.clone(), &self.log)?;
+                self.blocks.start(run.clone(), self.log.as_ref())?;
             }
             Ok(Line::Other(ExportLine::End(end))) => {
                 self.end_entries()?;
@@ -181,7 +201,8 @@ impl<'k> ExportCheck<'k> {
             self.report.findings.push(finding.in_run(run).at_index(index));
         }
         let run = Mark::run_hash(self.log.run_key(), tenant, run);
-        self.log.add(Mark::new(run, index, kind, records.get()), entry.as_bytes())?;
+        let log = Arc::get_mut(&mut self.log).expect("nobody has it before it is settled");
+        log.add(Mark::new(run, index, kind, records.get()), entry.as_bytes())?;
         Ok(())
     }
 
@@ -241,13 +262,15 @@ impl<'k> ExportCheck<'k> {
             return Ok(());
         }
         self.part = Part::Runs;
-        self.log.settle()?;
+        Arc::get_mut(&mut self.log).expect("nobody has it before it is settled").settle()?;
         let name = |index| {
             let entry = self.log.entry(index).ok().flatten();
             entry.and_then(|entry| judge::name_of(&entry))
         };
-        let found: Vec<Finding> =
-            judge::suspects_among(&self.log)?.iter().flat_map(|suspect| suspect.findings(name)).collect();
+        let found: Vec<Finding> = judge::suspects_among(self.log.as_ref())?
+            .iter()
+            .flat_map(|suspect| suspect.findings(name))
+            .collect();
         if found.is_empty() {
             self.report.passed("seals-and-heads", "no entry contradicts another of its run");
         } else {
@@ -255,6 +278,8 @@ impl<'k> ExportCheck<'k> {
             self.report.failed("seals-and-heads", detail);
         }
         self.report.findings.extend(found);
+        let log = Arc::clone(&self.log);
+        self.judge.settle(log);
         Ok(())
     }
 }

@@ -151,7 +151,7 @@ impl ExportCheck<'_> {
     /// Names the runs that have an entry here but no block.
     fn completeness(&mut self, end: &ExportEnd) -> Result<(), Failure> {
         let unreadable: HashSet<&str> = end.unreadable.iter().map(|run| run.run.as_str()).collect();
-        self.blocks.missing(&self.log, &unreadable, |pinned| {
+        self.blocks.missing(self.log.as_ref(), &unreadable, |pinned| {
             let detail = "the log holds entries of this run, the export neither its records nor a reason";
             let finding = Finding::new(FindingKind::ExportIncomplete, detail).in_run(&pinned.run);
             match pinned.index() {

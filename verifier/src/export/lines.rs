@@ -1,6 +1,6 @@
 //! Export lines, read and parsed ahead on every core where there are threads.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
@@ -9,6 +9,7 @@ use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::export::{ExportEntry, ExportError, ExportLine, ReadLine, RecordAccount};
 use runseal_tlog::hash::LeafHash;
 
+use super::run_judge::{JudgedRun, RunJudge};
 use crate::error::Failure;
 use crate::lines::{BLOCK_BYTES, LineReader, line_length};
 
@@ -22,12 +23,14 @@ const SPARE_BLOCKS: usize = 6;
 pub(super) type Parsed<'l> = (u64, usize, Result<Line<'l>, &'l ExportError>);
 
 /// What a line says, with as much of the checking done as needs no other line.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum Line<'l> {
     /// A record: its wire bytes, what the line says of it, and its hash as that of the record after `prev`.
     Record(&'l [u8], &'l RecordAccount, Ahead),
     /// An entry.
     Entry(&'l EntryLine),
+    /// So many lines at once, this one the last of them: a run with all its records, judged already.
+    Run(u64, &'l mut JudgedRun),
     /// Any other line.
     Other(&'l ExportLine),
 }
@@ -52,6 +55,15 @@ struct Block {
     raws: Vec<u8>,
     /// For each record where it ends in `raws`, and what a [`Line`] has of it.
     records: Vec<(usize, RecordAccount, Ahead)>,
+    /// The runs that lie in this block with all their records, where they could be judged.
+    judged: Vec<JudgedLines>,
+}
+
+/// A run judged, and how many lines from which one on it has.
+struct JudgedLines {
+    first: usize,
+    lines: usize,
+    run: JudgedRun,
 }
 
 /// A [`Line`], of a record the next of [`Block::records`].
@@ -89,20 +101,62 @@ impl Block {
         }
     }
 
+    /// Judges the runs that lie in this block as a whole: from their line up to the next run's, with records alone
+    /// between. That their bytes were looked at just now makes it fast.
+    fn judge(&mut self, judge: &RunJudge<'_>) {
+        self.judged.clear();
+        let (mut run, mut records) = (None, 0);
+        for (at, (_, kept)) in self.lines.iter().enumerate() {
+            match kept {
+                Ok(Kept::Record) => records += 1,
+                Ok(Kept::Other(line)) if let ExportLine::Run(line) = line.as_ref() => {
+                    if let Some((first, line, from)) = run.replace((at, line, records))
+                        && let Some(run) = judge.judge(line, self.records(from..records))
+                    {
+                        self.judged.push(JudgedLines { first, lines: at - first, run });
+                    }
+                }
+                _ => run = None,
+            }
+        }
+    }
+
+    fn records(&self, range: Range<usize>) -> impl Iterator<Item = (&[u8], &RecordAccount, Ahead)> {
+        let before = range.start.checked_sub(1).map_or(0, |before| self.records[before].0);
+        self.records[range].iter().scan(before, |start, (end, account, ahead)| {
+            let raw = &self.raws[std::mem::replace(start, *end)..*end];
+            Some((raw, account, *ahead))
+        })
+    }
+
     fn hand_over(
         &mut self,
         number: &mut u64,
         take: &mut impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<ControlFlow<()>, Failure> {
-        let (mut start, mut records) = (0, self.records.iter());
-        for (length, kept) in &self.lines {
+        let (mut at, mut record) = (0, 0);
+        let mut judged = std::mem::take(&mut self.judged).into_iter().peekable();
+        while let Some((length, kept)) = self.lines.get(at) {
+            if let Some(mut judged) = judged.next_if(|judged| judged.first == at) {
+                let lines = &self.lines[at..at + judged.lines];
+                // Each has a line feed, which is the caller's to add for the last one.
+                let length = lines.iter().map(|(length, _)| length + 1).sum::<usize>() - 1;
+                (at, record) = (at + judged.lines, record + judged.lines - 1);
+                let lines = judged.lines as u64;
+                *number += lines;
+                if take((*number, length, Ok(Line::Run(lines, &mut judged.run))))?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+                continue;
+            }
             *number += 1;
+            at += 1;
             let line = kept.as_ref().map(|kept| match kept {
                 Kept::Record => {
-                    let (end, account, ahead) = records.next().expect("each record was put there");
-                    let raw = &self.raws[start..*end];
-                    start = *end;
-                    Line::Record(raw, account, *ahead)
+                    record += 1;
+                    let mut of_line = self.records(record - 1..record);
+                    let (raw, account, ahead) = of_line.next().expect("each record was put there");
+                    Line::Record(raw, account, ahead)
                 }
                 Kept::Entry(entry) => Line::Entry(entry),
                 Kept::Other(line) => Line::Other(line),
@@ -121,19 +175,21 @@ impl Block {
 }
 
 /// Hands each further line to `take`, in order, until the file ends or `take` has seen enough. While one line
-/// is checked the next ones are parsed and hashed; memory holds a few blocks whatever the file's length.
+/// is checked the next ones are parsed and hashed, and whole runs held against what `judge` knows; memory holds a few
+/// blocks whatever the file's length.
 ///
 /// # Errors
 /// [`Failure`] of the file, or of `take`.
 pub(super) fn for_each(
     lines: &mut LineReader<'_>,
+    judge: &RunJudge<'_>,
     mut take: impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure>,
 ) -> Result<(), Failure> {
     let mut number = lines.number;
     let read = if cfg!(target_family = "wasm") {
-        in_turn(lines, &mut number, &mut take)
+        in_turn(lines, judge, &mut number, &mut take)
     } else {
-        ahead(lines, &mut number, &mut take)
+        ahead(lines, judge, &mut number, &mut take)
     };
     lines.number = number;
     read
@@ -143,6 +199,7 @@ pub(super) fn for_each(
 /// come back in order, and back to the reader when they are done with.
 fn ahead(
     lines: &mut LineReader<'_>,
+    judge: &RunJudge<'_>,
     number: &mut u64,
     take: &mut impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure>,
 ) -> Result<(), Failure> {
@@ -159,6 +216,7 @@ fn ahead(
             scope.spawn(move || {
                 for mut block in blocks {
                     block.parse();
+                    block.judge(judge);
                     // Nobody takes it any more where the checker has seen enough.
                     if done.send(block).is_err() {
                         break;
@@ -198,12 +256,14 @@ fn read(
 /// The same on one thread.
 fn in_turn(
     lines: &mut LineReader<'_>,
+    judge: &RunJudge<'_>,
     number: &mut u64,
     take: &mut impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure>,
 ) -> Result<(), Failure> {
     let mut block = Block::default();
     while lines.next_block(&mut block.text)? {
         block.parse();
+        block.judge(judge);
         if block.hand_over(number, take)?.is_break() {
             break;
         }
@@ -216,6 +276,10 @@ mod tests {
     use super::*;
     use std::io::Cursor;
     use std::path::Path;
+
+    use runseal_evidence::name::TenantId;
+
+    use crate::steps::Against;
 
     #[test]
     fn one_thread_and_many_hand_over_the_same_lines_and_stop_where_enough_is_seen() {
@@ -231,6 +295,8 @@ mod tests {
         let some = format!("{end}\n\nno line\n{}\n{}\n", record("a\\nb"), record(""));
         let text = format!("{}{}\n{some}cut", some.repeat(9), record(&long));
         let path = Path::new("lines");
+        let against = Against::default();
+        let judge = RunJudge::new(TenantId::new("acme").unwrap(), u64::MAX, &against);
         for enough in [1, 20, usize::MAX] {
             let collect = |found: &mut Vec<String>, line: Parsed<'_>| {
                 found.push(format!("{line:?}"));
@@ -239,8 +305,8 @@ mod tests {
             let (mut one, mut many) = (Vec::new(), Vec::new());
             let open = || LineReader::new(Cursor::new(&text), path);
             let (mut first, mut other) = (open(), open());
-            for_each(&mut first, |line| collect(&mut many, line)).unwrap();
-            in_turn(&mut other, &mut 0, &mut |line| collect(&mut one, line)).unwrap();
+            for_each(&mut first, &judge, |line| collect(&mut many, line)).unwrap();
+            in_turn(&mut other, &judge, &mut 0, &mut |line| collect(&mut one, line)).unwrap();
             assert_eq!(many.len(), enough.min(51));
             assert_eq!(first.number, many.len() as u64);
             assert_eq!(many, one);

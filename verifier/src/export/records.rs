@@ -5,12 +5,14 @@ use std::fs::File;
 use std::io::BufReader;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use runseal_evidence::export::ExportLine;
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::report::{Command, NotChecked, Report, Scope};
 
 use super::lines::{self, Line};
+use super::run_judge::RunJudge;
 use super::runs::RunBlocks;
 use super::{FAULTS_MAX, not_an_export};
 use crate::checkpoint;
@@ -73,11 +75,14 @@ pub fn check_records(
         report.findings.push(Finding::new(FindingKind::Fork, detail));
         return Ok(());
     }
-    let mut blocks = RunBlocks::new(header.tenant.clone(), size, against);
+    let judge = RunJudge::new(header.tenant.clone(), size, against);
+    judge.settle(Arc::new(history.clone()));
+    let mut blocks = RunBlocks::new(&judge);
     let mut end = None;
     let mut faults = 0;
-    lines::for_each(&mut reader, |(number, length, line)| {
+    lines::for_each(&mut reader, &judge, |(number, length, line)| {
         bar.advance(length as u64 + 1);
+        let lines = if let Ok(Line::Run(lines, _)) = &line { *lines } else { 1 };
         let fault = match line {
             _ if end.is_some() => Some("it follows the end line".to_owned()),
             Ok(Line::Record(raw, record, ahead)) => {
@@ -85,6 +90,10 @@ pub fn check_records(
                 (!taken).then(|| "a record before the first run".to_owned())
             }
             Ok(Line::Entry(_)) => None,
+            Ok(Line::Run(_, run)) => {
+                blocks.judged(run);
+                None
+            }
             Ok(Line::Other(ExportLine::Run(run))) => {
                 blocks.start(run.clone(), history)?;
                 None
@@ -98,11 +107,13 @@ pub fn check_records(
             Err(error) => Some(error.to_string()),
         };
         if let Some(fault) = fault {
-            faults += 1;
-            let detail = format!("{}, line {number}: {fault}", path.display());
-            report.findings.push(Finding::new(FindingKind::Malformed, detail));
-            if faults > FAULTS_MAX {
-                return Ok(ControlFlow::Break(()));
+            for number in number + 1 - lines..=number {
+                faults += 1;
+                let detail = format!("{}, line {number}: {fault}", path.display());
+                report.findings.push(Finding::new(FindingKind::Malformed, detail));
+                if faults > FAULTS_MAX {
+                    return Ok(ControlFlow::Break(()));
+                }
             }
         }
         Ok(ControlFlow::Continue(()))

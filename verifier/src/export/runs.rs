@@ -1,31 +1,27 @@
-//! The run blocks of an export, held against the entries that a verified log has of each run.
+//! The run blocks of an export: what they come to, and which are missing.
 
 use std::collections::HashSet;
 
 use runseal_evidence::chain::Ahead;
-use runseal_evidence::export::{ExportRun, RecordAccount, RunState};
+use runseal_evidence::export::{ExportRun, RecordAccount};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{RunId, TenantId};
 use runseal_evidence::report::NotChecked;
 
+use super::run_judge::{JudgedRun, OpenRun, RunJudge};
 use crate::history::HistoryError;
 use crate::judge;
 use crate::ledger::RunEntries;
-use crate::mark::Mark;
-use crate::runs::{Pinned, RunCheck};
-use crate::steps::{Against, Held};
+use crate::runs::Pinned;
+use crate::steps::Held;
 
 /// Runs named that are missing; beyond that they are counted.
 const MISSING_MAX: usize = 1_000;
 
-/// Checks run blocks as they come by.
-#[derive(Debug)]
+/// Run blocks as they come by, and what they come to.
 pub(super) struct RunBlocks<'k> {
-    tenant: TenantId,
-    /// Entries from here on are newer than the export.
-    end: u64,
-    against: &'k Against,
-    current: Option<(ExportRun, RunCheck<'k>)>,
+    judge: &'k RunJudge<'k>,
+    current: Option<OpenRun<'k>>,
     seen: Vec<u64>,
     /// Run lines.
     pub(super) runs: u64,
@@ -44,12 +40,10 @@ pub(super) struct RunBlocks<'k> {
 }
 
 impl<'k> RunBlocks<'k> {
-    /// Runs of `tenant` against the first `end` entries of its log.
-    pub(super) fn new(tenant: TenantId, end: u64, against: &'k Against) -> Self {
+    /// No runs yet.
+    pub(super) fn new(judge: &'k RunJudge<'k>) -> Self {
         Self {
-            tenant,
-            end,
-            against,
+            judge,
             current: None,
             seen: Vec::new(),
             runs: 0,
@@ -69,77 +63,52 @@ impl<'k> RunBlocks<'k> {
     pub(super) fn start(&mut self, line: ExportRun, entries: &dyn RunEntries) -> Result<(), HistoryError> {
         self.close();
         self.runs += 1;
-        self.seen.push(Mark::run_hash(entries.run_key(), &self.tenant, &line.run));
-        let found = entries.pinned(&self.tenant, &line.run, self.end)?;
-        let Some((pinned, later)) = found else {
-            let why = "the history keeps no entries (--history-light) to hold its records against";
-            self.gaps.push(NotChecked::gap(format!("records of run {}", line.run), why));
-            let pinned = Pinned::new(self.tenant.clone(), line.run.clone());
-            self.current = Some((line, RunCheck::new(pinned, self.against)));
-            return Ok(());
-        };
-        if later {
-            let why = "the log holds entries of it that are newer than the export";
-            self.gaps.push(NotChecked::gap(format!("the newest records of run {}", line.run), why));
-        }
-        let seal = pinned.seal.as_ref().map(|(index, _)| *index);
-        let claimed = match line.state {
-            RunState::Sealed => line.index,
-            RunState::Open => None,
-        };
-        if (line.state == RunState::Sealed) != line.index.is_some() || claimed != seal {
-            let claim = match (line.state, line.index) {
-                (RunState::Sealed, Some(index)) => format!("sealed at index {index}"),
-                (RunState::Sealed, None) => "sealed, without an index".to_owned(),
-                (RunState::Open, Some(index)) => format!("open, with the index {index} of a seal"),
-                (RunState::Open, None) => "open".to_owned(),
-            };
-            let says =
-                seal.map_or("holds no seal of it".to_owned(), |index| format!("seals it at index {index}"));
-            let detail = format!("the export calls the run {claim}; the log {says}");
-            self.findings.push(Finding::new(FindingKind::Malformed, detail).in_run(&line.run));
-        }
-        self.current = Some((line, RunCheck::new(pinned, self.against)));
+        self.current = Some(self.judge.open(line, entries)?);
         Ok(())
     }
 
     /// Takes a record with what its line says of it. `false` where it belongs to no run.
     pub(super) fn record(&mut self, raw: &[u8], line: &RecordAccount, ahead: Ahead) -> bool {
-        self.records += 1;
-        match &mut self.current {
-            Some((.., check)) => {
-                check.push(raw, line, ahead);
-                true
-            }
-            None => false,
+        if let Some(run) = &mut self.current {
+            run.push(raw, line, ahead);
+            return true;
         }
+        self.records += 1;
+        false
+    }
+
+    /// Takes a run block that was judged already.
+    pub(super) fn judged(&mut self, run: &mut JudgedRun) {
+        self.close();
+        self.runs += 1;
+        self.add(run);
     }
 
     /// Ends the run at hand: its last record was taken.
     pub(super) fn close(&mut self) {
-        let Some((line, check)) = self.current.take() else { return };
-        if check.count() == 0 {
-            let pinned = check.pinned();
-            self.findings.push(if pinned.is_empty() {
-                let detail = "a run without any record, which the log does not know either";
-                Finding::new(FindingKind::Malformed, detail).in_run(&line.run)
-            } else {
-                pinned.deleted("the export holds no record of it")
-            });
-            return;
+        if let Some(run) = self.current.take() {
+            self.add(&mut run.close());
         }
-        let result = check.finish();
-        self.unpinned += u64::from(result.unpinned > 0);
-        self.signed += result.signed;
-        self.steps.add(result.steps);
-        self.findings.extend(result.findings);
-        self.gaps.extend(result.gaps);
+    }
+
+    fn add(&mut self, run: &mut JudgedRun) {
+        self.seen.push(run.hash);
+        self.records += run.records;
+        self.unpinned += u64::from(run.unpinned);
+        self.signed += run.signed;
+        self.steps.add(std::mem::take(&mut run.steps));
+        self.findings.append(&mut run.findings);
+        self.gaps.append(&mut run.gaps);
     }
 
     /// Gives up the run at hand: the file was cut inside it, which says nothing about the run.
     pub(super) fn abandon(&mut self) {
-        if let Some((line, ..)) = self.current.take() {
-            self.gaps.push(NotChecked::gap(format!("run {}", line.run), "the export is cut short inside it"));
+        if let Some(run) = self.current.take() {
+            let gap = NotChecked::gap(format!("run {}", run.line.run), "the export is cut short inside it");
+            self.records += run.records;
+            self.findings.extend(run.findings);
+            self.gaps.extend(run.gaps);
+            self.gaps.push(gap);
         }
     }
 
@@ -177,12 +146,12 @@ impl<'k> RunBlocks<'k> {
                     _ => {}
                 }
             }
-            for (tenant, run) in names.iter().filter(|(tenant, _)| *tenant == self.tenant) {
+            for (tenant, run) in names.iter().filter(|(tenant, _)| *tenant == self.judge.tenant) {
                 if unreadable.contains(run.as_str()) {
                     continue;
                 }
                 named += 1;
-                let Some((pinned, _)) = entries.pinned(tenant, run, self.end)? else { continue };
+                let Some((pinned, _)) = entries.pinned(tenant, run, self.judge.end)? else { continue };
                 if pinned.is_empty() {
                     let why = "it entered the log after the export was taken";
                     self.gaps.push(NotChecked::gap(format!("run {run}"), why));
@@ -192,5 +161,122 @@ impl<'k> RunBlocks<'k> {
             }
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::io::Cursor;
+    use std::ops::ControlFlow;
+    use std::path::Path;
+
+    use std::sync::Arc;
+
+    use runseal_evidence::chain::ChainHash;
+    use runseal_evidence::export::ExportLine;
+
+    use super::*;
+    use crate::export::entries::{ExportEntries, Spill};
+    use crate::export::lines::{self, Line};
+    use crate::lines::{BLOCK_BYTES, LineReader};
+    use crate::mark::{Mark, MarkKind};
+    use crate::steps::Against;
+
+    fn tenant() -> TenantId {
+        TenantId::new("acme").unwrap()
+    }
+
+    /// Run blocks, some of them damaged in one way or another, and what the log says of the runs.
+    fn export() -> (String, ExportEntries) {
+        let mut entries = ExportEntries::new(Spill::to_memory([7; 16]), "log");
+        let mut text = String::new();
+        for at in 0..500u64 {
+            let run = format!("run-{at:04}");
+            let mut head = ChainHash::genesis(&tenant(), &RunId::new(run.clone()).unwrap());
+            let (state, index) = match at % 9 {
+                1 => ("sealed", at + 1),
+                2 => ("open", at),
+                _ => ("sealed", at),
+            };
+            let _ = writeln!(
+                text,
+                r#"{{"kind":"runseal.export.run","run":"{run}","state":"{state}","index":{index}}}"#
+            );
+            let records = if at % 17 == 6 { 0 } else { 1 + at % 7 };
+            for seq in 1..=records {
+                let (kind, payload) = if seq == records {
+                    ("RunConcluded", r#"{"outcome":"succeeded"}"#.to_owned())
+                } else {
+                    ("Message", format!(r#"{{"text":"{}"}}"#, "word ".repeat(200)))
+                };
+                let raw = format!(
+                    r#"{{"at":"2026-11-30T15:51:19.123Z","epoch":1,"kind":"{kind}","payload":{payload},"run":"{run}","seq":{seq},"tenant":"acme","v":1}}"#
+                );
+                let (prev, hash) = (head, head.link(raw.as_bytes()));
+                head = hash;
+                let raw = if at % 11 == 3 && seq == 2 { raw.replacen("word", "Word", 1) } else { raw };
+                let raw = serde_json::to_string(&raw).unwrap();
+                let _ = writeln!(
+                    text,
+                    r#"{{"kind":"runseal.export.record","seq":{seq},"raw":{raw},"prev":"{prev}","hash":"{hash}","signature":null}}"#
+                );
+                if at % 13 == 5 && seq == 1 {
+                    text.push_str("no line of an export\n");
+                }
+            }
+            if at % 19 != 7 {
+                let entry = format!(
+                    r#"{{"chain":"{head}","kind":"seal","outcome":"succeeded","records":{},"run":"{run}","tenant":"acme","v":1}}"#,
+                    records.max(1)
+                );
+                let hash = Mark::name_hash(&[7; 16], "acme", &run);
+                entries.add(Mark::new(hash, at, MarkKind::Seal, records.max(1)), entry.as_bytes()).unwrap();
+            }
+        }
+        entries.settle().unwrap();
+        (text, entries)
+    }
+
+    #[test]
+    fn runs_judged_ahead_come_to_what_they_come_to_line_by_line() {
+        let (text, entries) = export();
+        assert!(text.len() > 3 * BLOCK_BYTES);
+        let entries = Arc::new(entries);
+        let against = Against::default();
+        let outcome = |settled: bool| {
+            let judge = RunJudge::new(tenant(), u64::MAX, &against);
+            if settled {
+                judge.settle(Arc::<ExportEntries>::clone(&entries));
+            }
+            let mut reader = LineReader::new(Cursor::new(&text), Path::new("lines"));
+            let (mut blocks, mut strange, mut bytes, mut ahead) = (RunBlocks::new(&judge), Vec::new(), 0, 0);
+            lines::for_each(&mut reader, &judge, |(number, length, line)| {
+                bytes += length + 1;
+                match line {
+                    Ok(Line::Run(lines, run)) => {
+                        ahead += lines;
+                        blocks.judged(run);
+                    }
+                    Ok(Line::Record(raw, account, ahead)) => assert!(blocks.record(raw, account, ahead)),
+                    Ok(Line::Other(ExportLine::Run(run))) => blocks.start(run.clone(), entries.as_ref())?,
+                    other => strange.push(format!("{number} {other:?}")),
+                }
+                Ok(ControlFlow::Continue(()))
+            })
+            .unwrap();
+            blocks.close();
+            assert_eq!(bytes, text.len());
+            let found: Vec<String> =
+                blocks.findings.iter().map(|finding| serde_json::to_string(finding).unwrap()).collect();
+            let gaps = format!("{:?}", blocks.gaps);
+            let counts = (blocks.runs, blocks.records, blocks.unpinned, blocks.signed, reader.number);
+            (ahead, (found, gaps, counts, strange, blocks.seen))
+        };
+        let ((none, expected), (ahead, judged)) = (outcome(false), outcome(true));
+        assert_eq!(none, 0);
+        assert!(ahead > expected.2.4 / 2, "{ahead} lines of {}", expected.2.4);
+        assert!(expected.0.len() > 100 && expected.3.len() > 30);
+        assert_eq!(judged, expected);
     }
 }

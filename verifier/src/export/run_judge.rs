@@ -1,0 +1,149 @@
+//! One run block of an export, held against the entries that a verified log has of the run.
+
+use std::sync::{Arc, OnceLock};
+
+use runseal_evidence::chain::Ahead;
+use runseal_evidence::export::{ExportRun, RecordAccount, RunState};
+use runseal_evidence::finding::{Finding, FindingKind};
+use runseal_evidence::name::TenantId;
+use runseal_evidence::report::NotChecked;
+
+use crate::history::HistoryError;
+use crate::ledger::RunEntries;
+use crate::mark::Mark;
+use crate::runs::{Pinned, RunCheck};
+use crate::steps::{Against, Held};
+
+/// What run blocks are held against, by whoever has one: the checker, or a parser that has all of it in reach.
+pub(super) struct RunJudge<'k> {
+    pub(super) tenant: TenantId,
+    /// Entries from here on are newer than the export.
+    pub(super) end: u64,
+    against: &'k Against,
+    entries: OnceLock<Arc<dyn RunEntries + Send + Sync>>,
+}
+
+/// A run block whose records are being taken.
+#[derive(Debug)]
+pub(super) struct OpenRun<'k> {
+    pub(super) line: ExportRun,
+    pub(super) hash: u64,
+    check: RunCheck<'k>,
+    pub(super) records: u64,
+    pub(super) findings: Vec<Finding>,
+    pub(super) gaps: Vec<NotChecked>,
+}
+
+/// What a run block came to.
+#[derive(Debug)]
+pub(super) struct JudgedRun {
+    pub(super) hash: u64,
+    pub(super) records: u64,
+    pub(super) unpinned: bool,
+    pub(super) signed: u64,
+    pub(super) steps: Held,
+    pub(super) findings: Vec<Finding>,
+    pub(super) gaps: Vec<NotChecked>,
+}
+
+impl<'k> RunJudge<'k> {
+    /// Runs of `tenant` against the first `end` entries of its log, once those are known.
+    pub(super) fn new(tenant: TenantId, end: u64, against: &'k Against) -> Self {
+        Self { tenant, end, against, entries: OnceLock::new() }
+    }
+
+    /// Makes the entries known, all of them.
+    pub(super) fn settle(&self, entries: Arc<dyn RunEntries + Send + Sync>) {
+        // Whoever comes second says the same.
+        let _ = self.entries.set(entries);
+    }
+
+    /// Judges a whole run block: its line, and its records as [`RunCheck::push`] takes them. `None` where that cannot be
+    /// done yet, or not without a failure of the store, which the checker then meets.
+    pub(super) fn judge<'r>(
+        &self,
+        line: &ExportRun,
+        records: impl Iterator<Item = (&'r [u8], &'r RecordAccount, Ahead)>,
+    ) -> Option<JudgedRun> {
+        let mut open = self.open(line.clone(), self.entries.get()?.as_ref()).ok()?;
+        for (raw, account, ahead) in records {
+            open.push(raw, account, ahead);
+        }
+        Some(open.close())
+    }
+
+    pub(super) fn open(
+        &self,
+        line: ExportRun,
+        entries: &dyn RunEntries,
+    ) -> Result<OpenRun<'k>, HistoryError> {
+        let hash = Mark::run_hash(entries.run_key(), &self.tenant, &line.run);
+        let (mut findings, mut gaps) = (Vec::new(), Vec::new());
+        let found = entries.pinned(&self.tenant, &line.run, self.end)?;
+        let Some((pinned, later)) = found else {
+            let why = "the history keeps no entries (--history-light) to hold its records against";
+            gaps.push(NotChecked::gap(format!("records of run {}", line.run), why));
+            let pinned = Pinned::new(self.tenant.clone(), line.run.clone());
+            let check = RunCheck::new(pinned, self.against);
+            return Ok(OpenRun { line, hash, check, records: 0, findings, gaps });
+        };
+        if later {
+            let why = "the log holds entries of it that are newer than the export";
+            gaps.push(NotChecked::gap(format!("the newest records of run {}", line.run), why));
+        }
+        let seal = pinned.seal.as_ref().map(|(index, _)| *index);
+        let claimed = match line.state {
+            RunState::Sealed => line.index,
+            RunState::Open => None,
+        };
+        if (line.state == RunState::Sealed) != line.index.is_some() || claimed != seal {
+            let claim = match (line.state, line.index) {
+                (RunState::Sealed, Some(index)) => format!("sealed at index {index}"),
+                (RunState::Sealed, None) => "sealed, without an index".to_owned(),
+                (RunState::Open, Some(index)) => format!("open, with the index {index} of a seal"),
+                (RunState::Open, None) => "open".to_owned(),
+            };
+            let says =
+                seal.map_or("holds no seal of it".to_owned(), |index| format!("seals it at index {index}"));
+            let detail = format!("the export calls the run {claim}; the log {says}");
+            findings.push(Finding::new(FindingKind::Malformed, detail).in_run(&line.run));
+        }
+        let check = RunCheck::new(pinned, self.against);
+        Ok(OpenRun { line, hash, check, records: 0, findings, gaps })
+    }
+}
+
+impl OpenRun<'_> {
+    pub(super) fn push(&mut self, raw: &[u8], line: &RecordAccount, ahead: Ahead) {
+        self.records += 1;
+        self.check.push(raw, line, ahead);
+    }
+
+    /// Its last record was taken.
+    pub(super) fn close(self) -> JudgedRun {
+        let Self { line, hash, check, records, mut findings, mut gaps } = self;
+        if check.count() == 0 {
+            let pinned = check.pinned();
+            findings.push(if pinned.is_empty() {
+                let detail = "a run without any record, which the log does not know either";
+                Finding::new(FindingKind::Malformed, detail).in_run(&line.run)
+            } else {
+                pinned.deleted("the export holds no record of it")
+            });
+            return JudgedRun {
+                hash,
+                records,
+                unpinned: false,
+                signed: 0,
+                steps: Held::default(),
+                findings,
+                gaps,
+            };
+        }
+        let result = check.finish();
+        findings.extend(result.findings);
+        gaps.extend(result.gaps);
+        let (unpinned, signed, steps) = (result.unpinned > 0, result.signed, result.steps);
+        JudgedRun { hash, records, unpinned, signed, steps, findings, gaps }
+    }
+}
