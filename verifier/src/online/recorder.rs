@@ -17,7 +17,7 @@ const STEP_BYTES: usize = 6 << 20;
 /// Batches waiting for the disk.
 const QUEUE: usize = 4;
 /// The same where they are marks alone, so that nobody waits while a transaction ends.
-const QUEUE_OF_MARKS: usize = 64;
+const QUEUE_OF_MARKS: usize = 24;
 
 /// A recorder at work.
 #[derive(Debug)]
