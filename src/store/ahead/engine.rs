@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use std::{io, thread};
 
 use thiserror::Error;
@@ -111,8 +112,9 @@ enum Mode {
 }
 
 struct Shared {
-    tables: Arc<dyn Engine>,
+    // Dropped first: what is read lets go of the tables before they close.
     state: Mutex<State>,
+    tables: Arc<dyn Engine>,
     changed: Condvar,
 }
 
@@ -358,8 +360,6 @@ impl Shared {
     /// Brings layers into the tables as they come.
     fn fill_tables(&self) {
         let _guard = FailOnPanic(self);
-        // Kept until the next one has come: freeing so many rows is not for the thread that commits.
-        let mut held = None;
         while let Some((layer, mark)) = self.next_filled() {
             let mut writes = layer.newest();
             writes.extend([mark.row()]);
@@ -372,7 +372,7 @@ impl Shared {
                     state.filled = None;
                     drop(state);
                     self.changed.notify_all();
-                    drop(held.replace(layer));
+                    release(layer);
                 }
                 Err(error) => return self.fail(error),
             }
@@ -395,6 +395,17 @@ impl Shared {
             state = self.wait(state);
         }
     }
+}
+
+/// Lets go of a layer once the thread that commits has, for whom freeing so many rows would be a pause.
+fn release(layer: Arc<Layer>) {
+    for _ in 0..10 {
+        if Arc::strong_count(&layer) == 1 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    drop(layer);
 }
 
 /// The thread that fills the tables panicked.

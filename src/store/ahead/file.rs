@@ -27,6 +27,8 @@ const MAGIC: [u8; 16] = *b"runseal-ahead-v1";
 const SLOTS_AT: [u64; 2] = [0, 2048];
 const SLOT_BYTES: usize = 16 + 16 + 8 + 8 + 32;
 const START_BYTES: usize = 4096;
+/// No file has larger halves; both are read into memory.
+const HALF_BYTES_MAX: u64 = 256 << 20;
 
 /// Why a write-ahead log does not go with the database that it lies beside. Neither was changed.
 #[derive(Debug, Error)]
@@ -99,7 +101,8 @@ impl Slot {
         let magic: [u8; 16] = slot.fixed("magic").ok()?;
         let id = slot.fixed("id").ok()?;
         let (half_bytes, durable) = (slot.u64("half").ok()?, slot.u64("durable").ok()?);
-        (magic == MAGIC && Sha256::digest(said)[..] == *sum).then_some(Self { id, half_bytes, durable })
+        let whole = magic == MAGIC && Sha256::digest(said)[..] == *sum && half_bytes <= HALF_BYTES_MAX;
+        whole.then_some(Self { id, half_bytes, durable })
     }
 
     fn file_bytes(&self) -> u64 {
