@@ -18,7 +18,8 @@ pub(crate) fn stage() -> Stage {
 
 /// The folder of the three binaries. Cargo builds the journal's for this package's tests; the other
 /// two are built here, in the same profile, and with the features that `./check` tests with, so that
-/// there is nothing left to build.
+/// there is nothing left to build. A test is among the targets because with one the dependencies get
+/// the features that tests ask of them, as in `cargo test`.
 fn binaries() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -26,8 +27,16 @@ fn binaries() -> &'static Path {
         let folder = journal.parent().expect("a binary lies in a folder");
         let target = folder.parent().expect("a profile folder lies in the target folder");
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--workspace", "--all-features", "--bins"]);
+        build.args(["build", "--quiet", "--workspace", "--all-features", "--bins", "--test", "steps_idle"]);
         build.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
+        // Cargo says here which package is tested. Build scripts that read the name of their own would be run again,
+        // and all that depends on them compiled again, now and by the next command after this.
+        for (name, _) in std::env::vars_os() {
+            let of_package = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+            if of_package.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+                build.env_remove(name);
+            }
+        }
         if folder.file_name().is_some_and(|name| name == "release") {
             build.arg("--release");
         }
