@@ -15,7 +15,7 @@
 //! | unknown run, foreign tenant, failed read and absence are four answers | `refusals` |
 //! | ceilings refuse with their name and numbers, and leave the store as it was | `limits` |
 //! | the queue is bounded and says so | `limits` |
-//! | many appends share one sync without waiting for company | `durability` |
+//! | many appends share one sync; a lone one waits for nobody | `durability` |
 //! | a hostile tail is decided in bounded time | `tail`, and the tests of `runseal-evidence` |
 //! | a refusal harms nobody else; a dropped caller loses nothing | `refusals`, `appending` |
 //! | one handle at a time | `opening` |
