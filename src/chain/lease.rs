@@ -194,20 +194,21 @@ pub(crate) fn release(
     run: &RunId,
     epoch: u64,
 ) -> Result<(), StoreError> {
-    match lease_row(tx, scope, run)? {
-        Some(row) if row.epoch == epoch && row.is_owned() => {
-            write(tx, scope, run, Some(&row), &LeaseRow::released(epoch));
-            Ok(())
-        }
-        _ => Ok(()),
-    }
+    let held = lease_row(tx, scope, run)?.filter(|row| row.epoch == epoch);
+    give_back(tx, scope, run, held.as_ref());
+    Ok(())
 }
 
 /// Returns whatever lease there is, for a run that has been sealed.
 pub(crate) fn free(tx: &mut Overlay<'_>, scope: &Scope, run: &RunId) -> Result<(), StoreError> {
-    match lease_row(tx, scope, run)? {
-        Some(row) => release(tx, scope, run, row.epoch),
-        None => Ok(()),
+    let held = lease_row(tx, scope, run)?;
+    give_back(tx, scope, run, held.as_ref());
+    Ok(())
+}
+
+fn give_back(tx: &mut Overlay<'_>, scope: &Scope, run: &RunId, held: Option<&LeaseRow>) {
+    if let Some(row) = held.filter(|row| row.is_owned()) {
+        write(tx, scope, run, Some(row), &LeaseRow::released(row.epoch));
     }
 }
 
