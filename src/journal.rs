@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::check::{self, CheckProgress, CheckReport, RebuildReport};
 use crate::clock::{Clock, SystemClock};
+use crate::disk::owner_only;
 use crate::log::Log;
 use crate::plane::{
     Enlisted, Files, KeyFileError, Keys, MasterKey, Meta, MetaFault, Plane, RecordKey, read_secret,
@@ -198,6 +199,10 @@ impl Journal {
             vkey: default_vkey(&keys, base),
             record_key: record_key.as_ref().map(|key| key.vkey.clone()),
         };
+        // What agents recorded is for the plane's owner alone.
+        owner_only(fs::OpenOptions::new().write(true).create_new(true))
+            .open(&unfinished)
+            .map_err(io_at(&unfinished))?;
         let engine = RedbEngine::create(&unfinished).map_err(|error| refused(&unfinished, error))?;
         write_meta(&engine, &meta)?;
         write_secret(&files.master_key(), &master.to_line()).map_err(io_at(&files.master_key()))?;

@@ -113,6 +113,8 @@ fn keys_are_for_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let plane = made(dir.path());
+    let database = fs::metadata(plane.join("journal.redb")).unwrap();
+    assert_eq!(database.permissions().mode() & 0o777, 0o600, "nor are records for anybody else");
     for name in ["master.key", "record.key"] {
         let key = plane.join(name);
         assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
