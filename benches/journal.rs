@@ -8,7 +8,7 @@
 
 use std::error::Error;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use redb::{Database, TableDefinition};
@@ -117,14 +117,46 @@ fn bare_redb(path: &Path, time: Duration) -> Outcome<Measured> {
     Ok(watch.stop(count))
 }
 
+/// A run for each caller, and the epoch of its lease.
+fn leased(tenant: &Tenant, prefix: &str, callers: usize) -> Outcome<Vec<(RunId, u64)>> {
+    let lease = |caller| {
+        let run = RunId::new(format!("{prefix}-{caller}"))?;
+        let epoch = tenant.acquire(&run, "bench", LEASE)?.epoch;
+        Ok((run, epoch))
+    };
+    (0..callers).map(lease).collect()
+}
+
+/// Runs that have concluded and are to be sealed in one round.
+const READY: usize = 4000;
+
+/// Makes them.
+fn concluded_runs(tenant: &Tenant, prefix: &str) -> Outcome<Vec<RunId>> {
+    let names: Vec<RunId> =
+        (0..READY).map(|number| RunId::new(format!("{prefix}-{number}"))).collect::<Result<_, _>>()?;
+    let drafts = vec![note(256)?, concluded()?];
+    tenant.import_all(names.iter().map(|run| (run.clone(), drafts.clone(), false)).collect())?;
+    Ok(names)
+}
+
+/// Measures rounds, each given its number, until they have taken `time` together.
+fn rounds(time: Duration, mut measure: impl FnMut(usize) -> Outcome<Measured>) -> Outcome<Measured> {
+    let mut all = Measured { cpu_seconds: Some(0.0), ..Measured::default() };
+    for number in 0.. {
+        let round = measure(number)?;
+        all.count += round.count;
+        all.seconds += round.seconds;
+        all.cpu_seconds = all.cpu_seconds.zip(round.cpu_seconds).map(|(all, round)| all + round);
+        if all.seconds > time.as_secs_f64() {
+            break;
+        }
+    }
+    Ok(all)
+}
+
 /// Each caller appends one record of a 256-byte payload after the other to a run of its own.
 fn appends(tenant: &Tenant, callers: usize, time: Duration) -> Outcome<Measured> {
-    let mut leased = Vec::new();
-    for caller in 0..callers {
-        let run = RunId::new(format!("append-{callers}-{caller}"))?;
-        let epoch = tenant.acquire(&run, "bench", LEASE)?.epoch;
-        leased.push((run, epoch));
-    }
+    let leased = leased(tenant, &format!("append-{callers}"), callers)?;
     let draft = note(256)?;
     let watch = Stopwatch::start();
     let start = watch.start;
@@ -146,12 +178,7 @@ fn appends(tenant: &Tenant, callers: usize, time: Duration) -> Outcome<Measured>
 
 /// The same from tasks of one runtime, as a platform of agents does it.
 fn append_tasks(tenant: &Tenant, time: Duration) -> Outcome<Measured> {
-    let mut leased = Vec::new();
-    for caller in 0..CALLERS {
-        let run = RunId::new(format!("task-{caller}"))?;
-        let epoch = tenant.acquire(&run, "bench", LEASE)?.epoch;
-        leased.push((run, epoch));
-    }
+    let leased = leased(tenant, "task", CALLERS)?;
     let draft = note(256)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     let watch = Stopwatch::start();
@@ -180,20 +207,9 @@ fn append_tasks(tenant: &Tenant, time: Duration) -> Outcome<Measured> {
 
 /// Each task seals one concluded run after the other, of which it has taken the lease before.
 fn seal_tasks(tenant: &Tenant, time: Duration) -> Outcome<Measured> {
-    const READY: usize = 4000;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
-    let mut all = Measured { cpu_seconds: Some(0.0), ..Measured::default() };
-    for round in 0.. {
-        let mut runs = Vec::new();
-        for number in 0..READY {
-            runs.push((
-                RunId::new(format!("seal-task-{round}-{number}"))?,
-                vec![note(256)?, concluded()?],
-                false,
-            ));
-        }
-        let names: Vec<RunId> = runs.iter().map(|(run, ..)| run.clone()).collect();
-        tenant.import_all(runs)?;
+    rounds(time, |round| {
+        let names = concluded_runs(tenant, &format!("seal-task-{round}"))?;
         let leased: Vec<Vec<(RunId, u64)>> = std::thread::scope(|scope| {
             let lease = |runs: &[RunId]| -> Outcome<Vec<(RunId, u64)>> {
                 let lease = |run: &RunId| Ok((run.clone(), tenant.acquire(run, "bench", LEASE)?.epoch));
@@ -220,52 +236,28 @@ fn seal_tasks(tenant: &Tenant, time: Duration) -> Outcome<Measured> {
             }
             Outcome::Ok(())
         })?;
-        let round = watch.stop(READY as u64);
-        all.count += round.count;
-        all.seconds += round.seconds;
-        all.cpu_seconds = all.cpu_seconds.zip(round.cpu_seconds).map(|(all, round)| all + round);
-        if all.seconds > time.as_secs_f64() {
-            break;
-        }
-    }
-    Ok(all)
+        Ok(watch.stop(READY as u64))
+    })
 }
 
 /// Each caller seals one concluded run after the other.
 fn seals(tenant: &Tenant, callers: usize, time: Duration) -> Outcome<Measured> {
-    const READY: usize = 4000;
-    let mut all = Measured { cpu_seconds: Some(0.0), ..Measured::default() };
-    for round in 0.. {
-        let name = |number: usize| RunId::new(format!("seal-{round}-{number}"));
-        let mut runs = Vec::new();
-        for number in 0..READY {
-            runs.push((name(number)?, vec![note(256)?, concluded()?], false));
-        }
-        tenant.import_all(runs)?;
-        let next = AtomicU64::new(0);
+    rounds(time, |round| {
+        let names = concluded_runs(tenant, &format!("seal-{round}"))?;
+        let next = AtomicUsize::new(0);
         let watch = Stopwatch::start();
         std::thread::scope(|scope| {
             for _ in 0..callers {
                 scope.spawn(|| -> Outcome<()> {
-                    loop {
-                        let number = usize::try_from(next.fetch_add(1, Ordering::Relaxed))?;
-                        if number >= READY {
-                            return Ok(());
-                        }
-                        tenant.seal_once(&name(number)?, "bench")?;
+                    while let Some(run) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        tenant.seal_once(run, "bench")?;
                     }
+                    Ok(())
                 });
             }
         });
-        let round = watch.stop(READY as u64);
-        all.count += round.count;
-        all.seconds += round.seconds;
-        all.cpu_seconds = all.cpu_seconds.zip(round.cpu_seconds).map(|(all, round)| all + round);
-        if all.seconds > time.as_secs_f64() {
-            break;
-        }
-    }
-    Ok(all)
+        Ok(watch.stop(READY as u64))
+    })
 }
 
 fn note(bytes: usize) -> Outcome<RecordDraft> {

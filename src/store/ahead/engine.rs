@@ -217,7 +217,9 @@ impl Engine for LoggedEngine {
     }
 
     fn working_snapshot(&self) -> Result<Box<dyn Read + Send + Sync>, EngineError> {
-        Ok(Box::new(Working(self.shared.lock().view.clone())))
+        let mut view = self.shared.lock().view.clone();
+        view.tables.rows = view.tables.remembered.clone();
+        Ok(Box::new(view))
     }
 
     fn commit(&self, writes: Writes) -> Result<(), EngineError> {
@@ -424,8 +426,9 @@ impl Drop for FailOnPanic<'_> {
 }
 
 impl View {
-    /// Calls `read` with all rows of the layers over `tables`.
-    fn over<T>(&self, tables: &dyn Read, read: impl FnOnce(&dyn Read) -> T) -> T {
+    /// Calls `read` with all rows that this view shows.
+    fn rows<T>(&self, read: impl FnOnce(&dyn Read) -> T) -> T {
+        let tables = &*self.tables.rows;
         let filling = |below| Over { layer: &self.filling, seen: self.seen, below };
         match &self.filled {
             None => read(&filling(tables)),
@@ -436,7 +439,7 @@ impl View {
 
 impl Read for View {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
-        self.over(&*self.tables.rows, |rows| rows.get(key))
+        self.rows(|rows| rows.get(key))
     }
 
     fn scan(
@@ -445,24 +448,6 @@ impl Read for View {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> Scanned,
     ) -> Result<(), EngineError> {
-        self.over(&*self.tables.rows, |rows| rows.scan(range, direction, visit))
-    }
-}
-
-/// A view whose tables are remembered.
-struct Working(View);
-
-impl Read for Working {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
-        self.0.over(&*self.0.tables.remembered, |rows| rows.get(key))
-    }
-
-    fn scan(
-        &self,
-        range: &KeyRange,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Scanned,
-    ) -> Result<(), EngineError> {
-        self.0.scan(range, direction, visit)
+        self.rows(|rows| rows.scan(range, direction, visit))
     }
 }
