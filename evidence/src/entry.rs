@@ -290,6 +290,17 @@ impl<'a> EntryView<'a> {
         self.records
     }
 
+    /// The chain hash of the last of them.
+    #[expect(clippy::missing_panics_doc, reason = "the digits were looked at when it was read")]
+    pub fn chain(&self) -> ChainHash {
+        ChainHash::from_hex(self.chain).expect("the digits were looked at")
+    }
+
+    /// The outcome that a seal states.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.outcome.map(Outcome::checked)
+    }
+
     /// The run, a [`RunId`].
     pub fn run(&self) -> &'a str {
         self.run
@@ -301,15 +312,11 @@ impl<'a> EntryView<'a> {
     }
 
     /// The entry by itself.
-    #[expect(clippy::missing_panics_doc, reason = "the digits were looked at when it was read")]
     pub fn to_entry(&self) -> Entry {
-        let &Self { chain, outcome, records, run, tenant } = self;
-        let chain = ChainHash::from_hex(chain).expect("the digits were looked at");
-        let (run, tenant) = (RunId::checked(run), TenantId::checked(tenant));
-        match outcome {
-            Some(outcome) => {
-                Entry::Seal(Seal { chain, outcome: Outcome::checked(outcome), records, run, tenant })
-            }
+        let (chain, records) = (self.chain(), self.records);
+        let (run, tenant) = (RunId::checked(self.run), TenantId::checked(self.tenant));
+        match self.outcome() {
+            Some(outcome) => Entry::Seal(Seal { chain, outcome, records, run, tenant }),
             None => Entry::Head(Head { chain, records, run, tenant }),
         }
     }

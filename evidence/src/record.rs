@@ -327,7 +327,8 @@ struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
+    #[inline(always)]
     fn value(&mut self, expected: &'static str) -> Result<&'a str, RecordFault> {
         match self.next(expected)? {
             Some(value) => Ok(value),
@@ -335,19 +336,22 @@ impl<'a> Members<'a> {
         }
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
+    #[inline(always)]
     fn next(&mut self, name: &'static str) -> Result<Option<&'a str>, RecordFault> {
         let value = self.envelope.value(name)?;
         self.taken += usize::from(value.is_some());
         Ok(value)
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
+    #[inline(always)]
     fn text(&mut self, member: &'static str) -> Result<Cow<'a, str>, RecordFault> {
         self.optional_text(member)?.ok_or_else(|| self.misplaced(member))
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
+    #[inline(always)]
     fn optional_text(&mut self, member: &'static str) -> Result<Option<Cow<'a, str>>, RecordFault> {
         if !self.envelope.is_next(member) {
             return Ok(None);
@@ -362,7 +366,8 @@ impl<'a> Members<'a> {
         }
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
+    #[inline(always)]
     fn integer(&mut self, member: &'static str) -> Result<u64, RecordFault> {
         if let Some(integer) = self.envelope.integer(member) {
             self.taken += 1;

@@ -26,6 +26,7 @@ pub use self::records::check_records;
 use self::run_judge::RunJudge;
 use crate::agentplane;
 use crate::error::Failure;
+use crate::ledger::RunEntries as _;
 #[cfg(feature = "cli")]
 use crate::lines::BUFFER_BYTES;
 use crate::lines::LineReader;
@@ -85,7 +86,7 @@ pub fn check_lines(
     };
     trust.choose(Some(&header.origin))?;
     let log = ExportEntries::new(spill, &header.origin);
-    let judge = RunJudge::new(header.tenant.clone(), u64::MAX, against);
+    let judge = RunJudge::new(header.tenant.clone(), u64::MAX, *log.run_key(), against);
     let mut check = ExportCheck::new(header, trust, log, &judge, against);
     if let Some(outside) = outside {
         check.outside(trust, outside);

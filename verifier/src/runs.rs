@@ -2,14 +2,15 @@
 
 mod pinned;
 
-use runseal_evidence::chain::{Ahead, Chain, ChainFault, ChainHash};
+use runseal_evidence::chain::{Ahead, Chain, ChainFault};
 use runseal_evidence::export::RecordAccount;
 use runseal_evidence::finding::{Finding, FindingKind};
-use runseal_evidence::json::Json;
+use runseal_evidence::name::{Outcome, RunId};
 use runseal_evidence::payload::Meaning;
 use runseal_evidence::report::{NotChecked, Report};
+use runseal_evidence::steps::{CommitmentFault, StepsCommitment};
 
-pub use self::pinned::Pinned;
+pub use self::pinned::{Pin, Pinned};
 use crate::steps::{self, Against, Held};
 
 /// Faults named of one run; after these it is clear enough.
@@ -18,13 +19,14 @@ const FAULTS_MAX: usize = 8;
 /// A run's records, checked as they come by.
 #[derive(Debug)]
 pub struct RunCheck<'k> {
-    pinned: Pinned,
+    /// In the order that the chain comes by them.
     pins: Vec<Pin>,
+    seal: Option<(Pin, Outcome)>,
     next_pin: usize,
     chain: Chain,
     against: &'k Against,
-    /// The payload of the last record taken, where it concludes the run.
-    conclusion: Option<Json>,
+    /// What the last record taken says of the run's steps, where it concludes the run.
+    steps: Result<Option<StepsCommitment>, CommitmentFault>,
     last_seq: u64,
     first_contradiction: Option<u64>,
     last_good_pin: Option<u64>,
@@ -32,13 +34,6 @@ pub struct RunCheck<'k> {
     findings: Vec<Finding>,
     gaps: Vec<NotChecked>,
     signed: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Pin {
-    records: u64,
-    chain: ChainHash,
-    index: u64,
 }
 
 /// What checking a run came to.
@@ -61,26 +56,16 @@ pub struct RunResult {
 impl<'k> RunCheck<'k> {
     /// Starts before the first record.
     pub fn new(pinned: Pinned, against: &'k Against) -> Self {
-        let heads = pinned.heads.iter().map(|(index, head)| Pin {
-            records: head.records.get(),
-            chain: head.chain,
-            index: *index,
-        });
-        let seal = pinned.seal.iter().map(|(index, seal)| Pin {
-            records: seal.records.get(),
-            chain: seal.chain,
-            index: *index,
-        });
-        let mut pins: Vec<Pin> = heads.chain(seal).collect();
+        let Pinned { tenant, run, seal, heads: mut pins } = pinned;
+        pins.extend(seal.iter().map(|(pin, _)| *pin));
         pins.sort_by_key(|pin| (pin.records, pin.index));
-        let chain = Chain::new(pinned.tenant.clone(), pinned.run.clone());
         Self {
-            pinned,
             pins,
+            seal,
             next_pin: 0,
-            chain,
+            chain: Chain::new(tenant, run),
             against,
-            conclusion: None,
+            steps: Ok(None),
             last_seq: 0,
             first_contradiction: None,
             last_good_pin: None,
@@ -92,8 +77,18 @@ impl<'k> RunCheck<'k> {
     }
 
     /// What the log says of the run.
-    pub const fn pinned(&self) -> &Pinned {
-        &self.pinned
+    pub fn pinned(&self) -> Pinned {
+        let mut pinned = Pinned::new(self.chain.tenant().clone(), self.run().clone());
+        let is_head = |pin: &&Pin| self.seal.as_ref().is_none_or(|(seal, _)| **pin != *seal);
+        pinned.heads = self.pins.iter().filter(is_head).copied().collect();
+        pinned.heads.sort_by_key(|pin| pin.index);
+        pinned.seal.clone_from(&self.seal);
+        pinned
+    }
+
+    /// The run.
+    pub fn run(&self) -> &RunId {
+        self.chain.run()
     }
 
     /// Records taken.
@@ -120,10 +115,10 @@ impl<'k> RunCheck<'k> {
             Ok(record) => {
                 self.last_seq = self.last_seq.max(record.seq());
                 let concludes = record.kind() == Meaning::RUN_CONCLUDED;
-                self.conclusion = concludes.then(|| record.to_payload());
+                self.steps = if concludes { StepsCommitment::of_record(record) } else { Ok(None) };
             }
             Err(fault) => {
-                self.conclusion = None;
+                self.steps = Ok(None);
                 self.chain_fault(fault, count);
             }
         }
@@ -140,7 +135,7 @@ impl<'k> RunCheck<'k> {
 
     fn chain_fault(&mut self, fault: &ChainFault, count: u64) {
         if fault.is_skew() {
-            let what = format!("record {count} of run {}", self.pinned.run);
+            let what = format!("record {count} of run {}", self.run());
             return self.gaps.push(NotChecked::gap(what, format!("{fault}: use a newer runseal-verifier")));
         }
         match fault {
@@ -181,7 +176,7 @@ impl<'k> RunCheck<'k> {
 
     fn fault(&mut self, kind: FindingKind, seq: Option<u64>, detail: String) {
         if self.findings.len() < FAULTS_MAX {
-            let finding = Finding::new(kind, detail).in_run(&self.pinned.run);
+            let finding = Finding::new(kind, detail).in_run(self.run());
             self.findings.push(match seq {
                 Some(seq) => finding.at_seq(seq),
                 None => finding,
@@ -190,7 +185,7 @@ impl<'k> RunCheck<'k> {
     }
 
     /// Judges the run once its last record was taken.
-    pub fn finish(mut self) -> RunResult {
+    pub fn finish(&mut self) -> RunResult {
         let count = self.chain.count();
         let pinned = self.pins.last().copied();
         if let Some(pin) = self.broken_pin {
@@ -216,17 +211,19 @@ impl<'k> RunCheck<'k> {
             self.fault(FindingKind::ChainBroken, self.first_contradiction, detail);
         }
         self.seal(count);
-        let steps = self.against.steps.as_deref();
-        let Pinned { tenant, run, .. } = &self.pinned;
-        let mut steps = steps::hold(steps, tenant, run, self.conclusion.as_ref());
-        for finding in &mut steps.findings {
-            (finding.index, finding.seq) = (self.pinned.index(), Some(count));
+        let (file, of) = (self.against.steps.as_deref(), std::mem::replace(&mut self.steps, Ok(None)));
+        let mut steps = steps::hold(file, self.chain.tenant(), self.run(), of);
+        if !steps.findings.is_empty() {
+            let index = self.pinned().index();
+            for finding in &mut steps.findings {
+                (finding.index, finding.seq) = (index, Some(count));
+            }
         }
         let unpinned = count.saturating_sub(pinned.map_or(0, |pin| pin.records));
         RunResult {
-            unpinned: if self.pinned.seal.is_some() { 0 } else { unpinned },
-            findings: self.findings,
-            gaps: self.gaps,
+            unpinned: if self.seal.is_some() { 0 } else { unpinned },
+            findings: std::mem::take(&mut self.findings),
+            gaps: std::mem::take(&mut self.gaps),
             records: count,
             signed: self.signed,
             steps,
@@ -249,7 +246,7 @@ impl<'k> RunCheck<'k> {
     }
 
     fn found(&mut self, kind: FindingKind, index: u64, seq: Option<u64>, detail: String) {
-        let finding = Finding::new(kind, detail).in_run(&self.pinned.run).at_index(index);
+        let finding = Finding::new(kind, detail).in_run(self.run()).at_index(index);
         // What the log pins comes first; the places found on the way explain it.
         self.findings.insert(
             0,
@@ -261,8 +258,8 @@ impl<'k> RunCheck<'k> {
     }
 
     fn seal(&mut self, count: u64) {
-        let Some((index, seal)) = &self.pinned.seal else { return };
-        let (index, sealed) = (*index, seal.records.get());
+        let Some((Pin { records, index, chain }, outcome)) = &self.seal else { return };
+        let (index, sealed) = (*index, *records);
         let concluded = self.chain.conclusion();
         if count > sealed {
             let detail = format!(
@@ -271,15 +268,13 @@ impl<'k> RunCheck<'k> {
             );
             self.found(FindingKind::RunEdited, index, Some(sealed + 1), detail);
         } else if count == sealed
-            && seal.chain == self.chain.head()
-            && concluded != Some(&seal.outcome)
+            && *chain == self.chain.head()
+            && concluded != Some(outcome)
             && self.gaps.is_empty()
         {
             let concluded = concluded.map_or("nothing", |outcome| outcome.as_str());
-            let detail = format!(
-                "the seal at index {index} says {}, the last record concludes {concluded}",
-                seal.outcome
-            );
+            let detail =
+                format!("the seal at index {index} says {outcome}, the last record concludes {concluded}");
             self.found(FindingKind::RunEdited, index, Some(sealed), detail);
         }
     }

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use runseal_evidence::finding::{Finding, FindingKind};
-use runseal_evidence::json::Json;
 use runseal_evidence::name::{RunId, TenantId};
 use runseal_evidence::report::{NotChecked, Report};
 use runseal_evidence::signature::{RecordKeyError, RecordVerifier};
-use runseal_evidence::steps::{AuditedSteps, Standing, StepsAudit, StepsCommitment};
+use runseal_evidence::steps::{AuditedSteps, CommitmentFault, Standing, StepsAudit, StepsCommitment};
 use runseal_tlog::key::{Algorithm, KeyError, VerifierKey};
 use thiserror::Error;
 
@@ -129,11 +128,16 @@ impl StepsFile {
     }
 }
 
-/// Holds one run's conclusion, the payload of its last record where that concludes it, against its steps.
-pub fn hold(steps: Option<&StepsFile>, tenant: &TenantId, run: &RunId, conclusion: Option<&Json>) -> Held {
+/// Holds what one run's conclusion says of its steps, where it has one, against them.
+pub fn hold(
+    steps: Option<&StepsFile>,
+    tenant: &TenantId,
+    run: &RunId,
+    commitment: Result<Option<StepsCommitment>, CommitmentFault>,
+) -> Held {
     let mut held = Held::default();
     let finding = |kind, detail: String| Finding::new(kind, detail).in_run(run);
-    let commitment = match conclusion.map_or(Ok(None), StepsCommitment::of_conclusion) {
+    let commitment = match commitment {
         Ok(commitment) => commitment,
         Err(fault) => {
             held.tally.contradicted = 1;

@@ -27,7 +27,8 @@ impl<'a> Envelope<'a> {
     }
 
     /// The value of the member called `name` if it stands next, else `None` and nothing is passed.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
+    #[inline(always)]
     pub(crate) fn value(&mut self, name: &str) -> Result<Option<&'a str>, JsonError> {
         if !self.pass_name(name) {
             return Ok(None);
@@ -37,9 +38,24 @@ impl<'a> Envelope<'a> {
         Ok(Some(&self.scanner.text[start..self.scanner.at]))
     }
 
+    /// Passes the member called `name` if it stands next and its value is a scalar spelled as `value`. Else `false`,
+    /// and nothing is passed.
+    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
+    #[inline(always)]
+    pub(crate) fn pass(&mut self, name: &str, value: &str) -> bool {
+        let before = self.scanner.at;
+        let passes = self.pass_name(name)
+            && self.scanner.bytes[self.scanner.at..]
+                .strip_prefix(value.as_bytes())
+                .is_some_and(|rest| matches!(rest.first(), Some(b',' | b'}')));
+        self.scanner.at = if passes { self.scanner.at + value.len() } else { before };
+        passes
+    }
+
     /// The characters of the member called `name` if it stands next and is a string, else `None` and nothing is
     /// passed.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
+    #[inline(always)]
     pub(crate) fn text(&mut self, name: &str) -> Result<Option<Cow<'a, str>>, JsonError> {
         if !self.pass_string_name(name) {
             return Ok(None);
@@ -50,7 +66,8 @@ impl<'a> Envelope<'a> {
 
     /// What stands between the quotes of the member called `name` if it stands next and is a string of `N` bytes,
     /// else `None`. Whether those bytes are characters that stand for themselves is for the caller to see.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
+    #[inline(always)]
     pub(crate) fn quoted<const N: usize>(&mut self, name: &str) -> Option<&'a [u8; N]> {
         if !self.pass_string_name(name) {
             return None;
@@ -62,7 +79,8 @@ impl<'a> Envelope<'a> {
 
     /// The member called `name` if it stands next and is an integer from 0 to 2^64-1 in plain digits, else `None` and
     /// nothing is passed.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
+    #[inline(always)]
     pub(crate) fn integer(&mut self, name: &str) -> Option<u64> {
         let before = self.scanner.at;
         if self.pass_name(name) {
@@ -79,7 +97,8 @@ impl<'a> Envelope<'a> {
     }
 
     /// Whether the next member may be called `name`: `false` is certain.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
+    #[inline(always)]
     pub(crate) fn is_next(&self, name: &str) -> bool {
         // The first characters tell nearly all names apart, without a call to compare them.
         self.scanner.bytes.get(self.scanner.at + 2..self.scanner.at + 4) == name.as_bytes().get(..2)
@@ -98,7 +117,8 @@ impl<'a> Envelope<'a> {
         self.scanner.string_into(out).map(|()| true)
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
+    #[inline(always)]
     fn pass_string_name(&mut self, name: &str) -> bool {
         let before = self.scanner.at;
         let is_string = self.pass_name(name) && self.scanner.bytes.get(self.scanner.at) == Some(&b'"');
@@ -108,7 +128,8 @@ impl<'a> Envelope<'a> {
         is_string
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
+    #[inline(always)]
     fn pass_name(&mut self, name: &str) -> bool {
         let bracket = if self.scanner.at == 0 { b'{' } else { b',' };
         let value = match &self.scanner.bytes[self.scanner.at..] {

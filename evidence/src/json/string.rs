@@ -17,6 +17,14 @@ pub(super) enum Decode {
     No,
 }
 
+/// Why decoding ended where it did.
+enum Stopped {
+    /// The string did.
+    Closed,
+    /// There is no room for what may come next.
+    Full,
+}
+
 impl<'a> Scanner<'a> {
     /// Passes the string that starts here. Gives its characters where `decode` asks for them, else anything.
     pub(super) fn string(&mut self, decode: Decode) -> Result<Cow<'a, str>, JsonError> {
@@ -63,21 +71,34 @@ impl<'a> Scanner<'a> {
 
     /// Passes the string that starts here, in a compact text, and appends its characters to `out`.
     ///
-    /// The same as [`Self::string`] for a caller that reads many strings: one pass, into memory it has.
+    /// The same as [`Self::string`] for a caller that reads many strings: one pass, into memory it has. On an error
+    /// `out` is as before.
     pub(super) fn string_into(&mut self, out: &mut Vec<u8>) -> Result<(), JsonError> {
         debug_assert!(self.form == Form::Compact);
         let start = out.len();
         self.at += 1;
-        // No character is spelled shorter than it is: there is room for all that may come.
-        out.resize(start + self.bytes.len() - self.at, 0);
-        let decoded = self.decode(&mut out[start..]);
-        out.truncate(start + decoded.as_ref().copied().unwrap_or(0));
-        decoded.map(drop)
+        // No character is spelled shorter than it is: this is all that may come.
+        out.reserve(self.bytes.len() - self.at);
+        loop {
+            let (end, left) = (out.len(), self.bytes.len() - self.at);
+            // Piece by piece, so that the zeros are written over while they are still close.
+            out.resize(end + left.min(PIECE), 0);
+            let (decoded, stopped) = self.decode(&mut out[end..]);
+            out.truncate(end + decoded);
+            match stopped {
+                Ok(Stopped::Closed) => return Ok(()),
+                Ok(Stopped::Full) => {}
+                Err(error) => {
+                    out.truncate(start);
+                    return Err(error);
+                }
+            }
+        }
     }
 
-    /// Decodes what is left of a string into `room`, which is as long as what is left of the text, and says how
-    /// many bytes that gave.
-    fn decode(&mut self, room: &mut [u8]) -> Result<usize, JsonError> {
+    /// Decodes on into `room`, which is as long as [`PIECE`] or as what is left of the text. How many bytes that
+    /// gave, and why it ended there.
+    fn decode(&mut self, room: &mut [u8]) -> (usize, Result<Stopped, JsonError>) {
         let bytes = self.bytes;
         let (mut at, mut end) = (self.at, 0);
         loop {
@@ -92,31 +113,37 @@ impl<'a> Scanner<'a> {
                 }
                 windows = if read == written { windows + 1 } else { 0 };
                 if windows == WINDOWS_BEFORE_STRETCHES {
-                    let more = plain_stretches(&bytes[at..]);
+                    let fitting = (room.len() - end).min(bytes.len() - at);
+                    let more = plain_stretches(&bytes[at..at + fitting]);
                     room[end..end + more].copy_from_slice(&bytes[at..at + more]);
                     (at, end) = (at + more, end + more);
                     windows = 0;
                 }
             }
             self.at = at;
+            if room.len() - end < (2 * WINDOW).min(bytes.len() - at) {
+                return (end, Ok(Stopped::Full));
+            }
             match bytes.get(at) {
-                None => return Err(self.error(JsonFault::End { expected: "'\"'" })),
+                None => return (end, Err(self.error(JsonFault::End { expected: "'\"'" }))),
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(end);
+                    return (end, Ok(Stopped::Closed));
                 }
                 Some(b'\\') => match bytes.get(at + 1).map(|second| SHORT[usize::from(*second)]) {
                     Some(escaped) if escaped != 0 => {
                         room[end] = escaped;
                         (at, end) = (at + 2, end + 1);
                     }
-                    _ => {
-                        let escaped = self.long_escape(&mut 0)?;
-                        end += escaped.encode_utf8(&mut room[end..]).len();
-                        at = self.at;
-                    }
+                    _ => match self.long_escape(&mut 0) {
+                        Ok(escaped) => {
+                            end += escaped.encode_utf8(&mut room[end..]).len();
+                            at = self.at;
+                        }
+                        Err(error) => return (end, Err(error)),
+                    },
                 },
-                Some(0..b' ') => return Err(self.error(JsonFault::Control)),
+                Some(0..b' ') => return (end, Err(self.error(JsonFault::Control))),
                 // Less than a window is left.
                 Some(plain) => {
                     room[end] = *plain;
@@ -254,6 +281,9 @@ fn plain_in_word(chunk: [u8; WORD]) -> usize {
     // No special byte: 64 zeros.
     special.trailing_zeros() as usize / 8
 }
+
+/// Most bytes decoded at once.
+const PIECE: usize = 4096;
 
 /// Bytes of a string with escapes that are looked at together.
 const WINDOW: usize = 16;

@@ -17,6 +17,7 @@ use super::digest::{DigestError, RunHead, StepDigest};
 use crate::{
     json::{Json, JsonError},
     name::{RunId, TenantId},
+    record::RecordView,
 };
 
 /// The first four bytes of a step's digest.
@@ -213,8 +214,7 @@ impl StepsCommitment {
     /// # Errors
     /// A commitment that cannot be read.
     pub fn of_conclusion(payload: &Json) -> Result<Option<Self>, CommitmentFault> {
-        // A compact text spells the name in one way only, and most conclusions commit to no steps.
-        if !payload.as_str().contains(concat!('"', "steps", '"')) {
+        if !may_commit(payload.as_str()) {
             return Ok(None);
         }
         let steps = payload.object().and_then(|members| members.get(MEMBER).and_then(Json::object));
@@ -231,6 +231,14 @@ impl StepsCommitment {
             Some(marks) => Some(read_marks(marks, count).ok_or(CommitmentFault::Marks)?),
         };
         Ok(Some(Self { count, head, marks }))
+    }
+
+    /// [`Self::of_conclusion`] of a record that concludes its run, read where it stands.
+    ///
+    /// # Errors
+    /// A commitment that cannot be read.
+    pub fn of_record(record: &RecordView<'_>) -> Result<Option<Self>, CommitmentFault> {
+        if may_commit(record.payload()) { Self::of_conclusion(&record.to_payload()) } else { Ok(None) }
     }
 
     /// How `found` differs from what was committed to; empty where it does not.
@@ -252,6 +260,12 @@ impl StepsCommitment {
         });
         format!("{{\"count\":{},\"head\":\"{}\"{}}}", self.count, self.head, marks.collect::<String>())
     }
+}
+
+/// Whether a compact payload may have the member: `false` is certain, and true of most conclusions.
+fn may_commit(payload: &str) -> bool {
+    // A compact text spells the name in one way only.
+    payload.contains(concat!('"', "steps", '"'))
 }
 
 fn read_marks(marks: &Json, count: u64) -> Option<Vec<Mark>> {

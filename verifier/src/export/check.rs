@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use runseal_evidence::entry::{Entry, Recognised};
-use runseal_evidence::export::{ExportEnd, ExportEntry, ExportError, ExportHeader, ExportLine};
+use runseal_evidence::export::{EntryAccount, ExportEnd, ExportError, ExportHeader, ExportLine};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{Base, TenantId};
 use runseal_evidence::report::{Command, NotChecked, Report, Scope};
@@ -121,7 +121,7 @@ impl<'k> ExportCheck<'k> {
                 self.report.not_checked.push(NotChecked::gap(format!("line {number}"), error.to_string()));
             }
             Err(error) => self.misplaced(number, &error.to_string()),
-            Ok(Line::Run(lines, _)) if self.part == Part::Ended => {
+            Ok(Line::Judged(lines, _)) if self.part == Part::Ended => {
                 for number in number + 1 - lines..=number {
                     if self.line_faults <= FAULTS_MAX {
                         self.misplaced(number, "it follows the end line");
@@ -129,19 +129,19 @@ impl<'k> ExportCheck<'k> {
                 }
             }
             Ok(_) if self.part == Part::Ended => self.misplaced(number, "it follows the end line"),
-            Ok(Line::Run(_, run)) => self.blocks.judged(run),
+            Ok(Line::Judged(_, run)) => self.blocks.judged(run),
             Ok(Line::Record(raw, record, ahead)) => {
                 if !self.blocks.record(raw, record, ahead) {
                     self.misplaced(number, "a record before the first run");
                 }
             }
-            Ok(Line::Entry(_)) if self.part == Part::Runs => {
+            Ok(Line::Entry(..)) if self.part == Part::Runs => {
                 self.misplaced(number, "an entry after the first run");
             }
-            Ok(Line::Entry(entry)) => self.entry(number, entry)?,
-            Ok(Line::Other(ExportLine::Run(run))) => {
+            Ok(Line::Entry(raw, entry)) => self.entry(number, raw, entry)?,
+            Ok(Line::Run(run)) => {
                 self.end_entries()?;
-                self.blocks.start(run.clone(), self.log.as_ref())?;
+                self.blocks.start(run, self.log.as_ref())?;
             }
             Ok(Line::Other(ExportLine::End(end))) => {
                 self.end_entries()?;
@@ -149,7 +149,7 @@ impl<'k> ExportCheck<'k> {
                 self.part = Part::Ended;
                 self.end = Some(end.clone());
             }
-            // Records and entries come as such; a header is what is left.
+            // Records, entries and runs come as such; a header is what is left.
             Ok(Line::Other(_)) => self.misplaced(number, "a second header"),
         }
         Ok(())
@@ -161,8 +161,8 @@ impl<'k> ExportCheck<'k> {
         self.report.findings.push(Finding::new(FindingKind::Malformed, detail));
     }
 
-    fn entry(&mut self, number: Number, line: &EntryLine) -> Result<(), Failure> {
-        let &EntryLine { line: ExportEntry { index, ref entry, ref proof }, leaf, ref recognised } = line;
+    fn entry(&mut self, number: Number, raw: &[u8], line: &EntryLine) -> Result<(), Failure> {
+        let &EntryLine { account: EntryAccount { index, ref proof }, leaf, mark } = line;
         self.entries += 1;
         if self.header.complete {
             if proof.is_some() {
@@ -174,24 +174,35 @@ impl<'k> ExportCheck<'k> {
         } else {
             self.included(index, leaf, proof.as_deref());
         }
-        let (tenant, run, kind, records) = match recognised {
+        let plain = mark.filter(|_| self.tenant.as_ref() == Some(&self.header.tenant));
+        if let Some(mark) = plain.or_else(|| self.other_entry(index, raw)) {
+            let log = Arc::get_mut(&mut self.log).expect("nobody has it before it is settled");
+            log.add(mark, raw)?;
+        }
+        Ok(())
+    }
+
+    /// The mark of an entry that is not plainly one of the tenant's, where it is one of a run.
+    fn other_entry(&mut self, index: u64, raw: &[u8]) -> Option<Mark> {
+        let recognised = Entry::recognise(raw);
+        let (tenant, run, kind, records) = match &recognised {
             Recognised::Ours(Entry::Seal(seal)) => (&seal.tenant, &seal.run, MarkKind::Seal, seal.records),
             Recognised::Ours(Entry::Head(head)) => (&head.tenant, &head.run, MarkKind::Head, head.records),
-            Recognised::Ours(Entry::Tenant(_)) => return Ok(()),
+            Recognised::Ours(Entry::Tenant(_)) => return None,
             Recognised::Unreadable(error) if error.is_skew() => {
                 let why = format!("{error}: use a newer runseal-verifier");
                 self.report.not_checked.push(NotChecked::gap(format!("entry {index}"), why));
-                return Ok(());
+                return None;
             }
             Recognised::Unreadable(error) => {
                 self.line_faults += 1;
                 let finding = Finding::new(FindingKind::Malformed, error.to_string());
                 self.report.findings.push(finding.at_index(index));
-                return Ok(());
+                return None;
             }
             Recognised::Foreign => {
                 self.foreign += 1;
-                return Ok(());
+                return None;
             }
         };
         if self.tenant.as_ref() != Some(tenant) || *tenant != self.header.tenant {
@@ -200,10 +211,7 @@ impl<'k> ExportCheck<'k> {
             let finding = Finding::new(FindingKind::TenantMismatch, detail);
             self.report.findings.push(finding.in_run(run).at_index(index));
         }
-        let run = Mark::run_hash(self.log.run_key(), tenant, run);
-        let log = Arc::get_mut(&mut self.log).expect("nobody has it before it is settled");
-        log.add(Mark::new(run, index, kind, records.get()), entry.as_bytes())?;
-        Ok(())
+        Some(Mark::new(Mark::run_hash(self.log.run_key(), tenant, run), index, kind, records.get()))
     }
 
     /// In a complete export, entry `n` stands on place `n`.

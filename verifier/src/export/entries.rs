@@ -13,7 +13,7 @@ use crate::mark::Mark;
 /// Memory for entries before they go into the scratch history, and for each further part of them.
 const MEMORY_MAX: usize = 48 << 20;
 /// What an entry takes in memory besides its bytes.
-const OVERHEAD: usize = size_of::<Mark>() + size_of::<Place>();
+const OVERHEAD: usize = size_of::<Mark>() + size_of::<Place>() + 2 * size_of::<u32>();
 
 /// An entry's index, and where its bytes are.
 type Place = (u64, Range<usize>);
@@ -47,6 +47,9 @@ pub struct ExportEntries {
     /// Once some went there, all do.
     spilt: Option<LogHistory>,
     marks: Vec<Mark>,
+    /// Where in `marks` those start whose run hash starts with the bits that are the place here, and where the last
+    /// ones end: run hashes are as good as random, so few do.
+    starts: Vec<u32>,
     places: Vec<Place>,
     bytes: Vec<u8>,
 }
@@ -60,6 +63,7 @@ impl ExportEntries {
             memory_max: MEMORY_MAX,
             spilt: None,
             marks: Vec::new(),
+            starts: Vec::new(),
             places: Vec::new(),
             bytes: Vec::new(),
         }
@@ -87,10 +91,21 @@ impl ExportEntries {
             (self.marks, self.places, self.bytes) = (Vec::new(), Vec::new(), Vec::new());
         } else {
             self.marks.sort_unstable();
+            self.starts = starts(&self.marks);
             // They are sorted already unless the export is damaged. Of entries of one index the last counts.
             self.places.sort_by_key(|(index, _)| *index);
         }
         Ok(())
+    }
+
+    /// The marks of `run`, once they are in order.
+    fn marks_of(&self, run: u64) -> &[Mark] {
+        let Some(buckets) = self.starts.len().checked_sub(1) else { return &[] };
+        let bucket = bucket(run, buckets);
+        let [start, end] = [bucket, bucket + 1].map(|at| self.starts[at] as usize);
+        let near = &self.marks[start..end];
+        let near = &near[near.partition_point(|mark| mark.run < run)..];
+        &near[..near.partition_point(|mark| mark.run == run)]
     }
 
     fn spill(&mut self) -> Result<(), HistoryError> {
@@ -115,21 +130,25 @@ impl ExportEntries {
     }
 }
 
-/// Where the marks of `run` start, or would. Run hashes are as good as random, so the place is nearly known.
-fn first_of(marks: &[Mark], run: u64) -> usize {
-    let share = (u128::from(run) * marks.len() as u128) >> 64;
-    let mut start = usize::try_from(share).unwrap_or(0);
-    let (mut end, mut step) = (start, 8);
-    while start > 0 && marks[start - 1].run >= run {
-        start = start.saturating_sub(step);
-        step *= 2;
+/// Where the marks of each bucket start, and where the last one's end: about one mark a bucket.
+fn starts(marks: &[Mark]) -> Vec<u32> {
+    let buckets = marks.len().next_power_of_two();
+    let mut starts = vec![0; buckets + 1];
+    for mark in marks {
+        starts[bucket(mark.run, buckets) + 1] += 1;
     }
-    step = 8;
-    while end < marks.len() && marks[end].run < run {
-        end = marks.len().min(end + step);
-        step *= 2;
+    let mut sum = 0;
+    for start in &mut starts {
+        sum += *start;
+        *start = sum;
     }
-    start + marks[start..end].partition_point(|mark| mark.run < run)
+    starts
+}
+
+/// The bucket of a run hash among a power of two of them: its first bits.
+fn bucket(run: u64, buckets: usize) -> usize {
+    let bits = buckets.trailing_zeros();
+    usize::try_from(run.checked_shr(u64::BITS - bits).unwrap_or(0)).expect("below the number of buckets")
 }
 
 impl RunEntries for ExportEntries {
@@ -141,9 +160,7 @@ impl RunEntries for ExportEntries {
         if let Some(scratch) = &self.spilt {
             return RunEntries::marks(scratch, run);
         }
-        let start = first_of(&self.marks, run);
-        let count = self.marks[start..].iter().take_while(|mark| mark.run == run).count();
-        Ok(Cow::Borrowed(&self.marks[start..start + count]))
+        Ok(Cow::Borrowed(self.marks_of(run)))
     }
 
     fn entry(&self, index: u64) -> Result<Option<Cow<'_, [u8]>>, HistoryError> {

@@ -5,16 +5,19 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use runseal_evidence::chain::Ahead;
-use runseal_evidence::entry::{Entry, Recognised};
-use runseal_evidence::export::{ExportEntry, ExportError, ExportLine, ReadLine, RecordAccount};
+use runseal_evidence::entry::EntryView;
+use runseal_evidence::export::{EntryAccount, ExportError, ExportLine, ExportRun, ReadLine, RecordAccount};
 use runseal_tlog::hash::LeafHash;
 
 use super::run_judge::{JudgedRun, RunJudge};
 use crate::error::Failure;
 use crate::lines::{BLOCK_BYTES, LineReader, line_length};
+use crate::mark::{Mark, MarkKind};
 
 /// Most threads that parse; one that checks keeps up with no more.
 const PARSERS_MAX: usize = 8;
+/// Memory that each buffer of a block keeps: enough for a line with a record of the largest size in most spellings.
+const KEPT_BYTES: usize = 2 << 20;
 /// Blocks beyond one for each thread that parses: one being read, one being checked, and some for whoever is kept
 /// from its core for a moment.
 const SPARE_BLOCKS: usize = 6;
@@ -27,10 +30,12 @@ pub(super) type Parsed<'l> = (u64, usize, Result<Line<'l>, &'l ExportError>);
 pub(super) enum Line<'l> {
     /// A record: its wire bytes, what the line says of it, and its hash as that of the record after `prev`.
     Record(&'l [u8], &'l RecordAccount, Ahead),
-    /// An entry.
-    Entry(&'l EntryLine),
+    /// An entry: its bytes, and the rest.
+    Entry(&'l [u8], &'l EntryLine),
+    /// The line of a run, whose records follow.
+    Run(&'l ExportRun),
     /// So many lines at once, this one the last of them: a run with all its records, judged already.
-    Run(u64, &'l mut JudgedRun),
+    Judged(u64, &'l mut JudgedRun),
     /// Any other line.
     Other(&'l ExportLine),
 }
@@ -38,12 +43,24 @@ pub(super) enum Line<'l> {
 /// An entry of the log, hashed and read.
 #[derive(Debug)]
 pub(super) struct EntryLine {
-    /// The line.
-    pub(super) line: ExportEntry,
+    /// What the line says of it.
+    pub(super) account: EntryAccount,
     /// The entry's leaf hash.
     pub(super) leaf: LeafHash,
-    /// What the entry is.
-    pub(super) recognised: Recognised,
+    /// Its mark, where it is plainly an entry of a run of the tenant whose runs are judged.
+    pub(super) mark: Option<Mark>,
+}
+
+impl EntryLine {
+    fn of(account: EntryAccount, entry: &[u8], judge: &RunJudge<'_>) -> Self {
+        let view = EntryView::plain(entry).filter(|view| view.tenant() == judge.tenant.as_str());
+        let mark = view.map(|view| {
+            let run = Mark::name_hash(judge.run_key(), view.tenant(), view.run());
+            let kind = if view.is_seal() { MarkKind::Seal } else { MarkKind::Head };
+            Mark::new(run, account.index, kind, view.records().get())
+        });
+        Self { account, leaf: LeafHash::of(entry), mark }
+    }
 }
 
 /// Lines on their way from the file to the checker.
@@ -51,10 +68,12 @@ pub(super) struct EntryLine {
 struct Block {
     text: Vec<u8>,
     lines: Vec<(usize, Result<Kept, ExportError>)>,
-    /// The wire bytes of the records, one after the other.
+    /// The bytes of the records and entries, one after the other.
     raws: Vec<u8>,
-    /// For each record where it ends in `raws`, and what a [`Line`] has of it.
-    records: Vec<(usize, RecordAccount, Ahead)>,
+    /// For each record where it starts and ends in `raws`, and what a [`Line`] has of it.
+    records: Vec<(Range<usize>, RecordAccount, Ahead)>,
+    /// The same for each entry.
+    entries: Vec<(Range<usize>, EntryLine)>,
     /// The runs that lie in this block with all their records, where they could be judged.
     judged: Vec<JudgedLines>,
 }
@@ -66,17 +85,19 @@ struct JudgedLines {
     run: JudgedRun,
 }
 
-/// A [`Line`], of a record the next of [`Block::records`].
+/// A [`Line`], of a record the next of [`Block::records`] and of an entry the next of [`Block::entries`].
 enum Kept {
     Record,
-    Entry(Box<EntryLine>),
+    Entry,
+    Run(ExportRun),
     Other(Box<ExportLine>),
 }
 
 impl Block {
-    fn parse(&mut self) {
+    fn parse(&mut self, judge: &RunJudge<'_>) {
         self.raws.clear();
         self.records.clear();
+        self.entries.clear();
         self.lines.clear();
         let mut rest = self.text.as_slice();
         while !rest.is_empty() {
@@ -86,15 +107,17 @@ impl Block {
             let start = self.raws.len();
             let kept = ReadLine::parse(line, &mut self.raws).map(|read| match read {
                 ReadLine::Record(account) => {
+                    let range = start..self.raws.len();
                     let ahead = Ahead::of(account.prev, &self.raws[start..]);
-                    self.records.push((self.raws.len(), account, ahead));
+                    self.records.push((range, account, ahead));
                     Kept::Record
                 }
-                ReadLine::Other(ExportLine::Entry(line)) => {
-                    let leaf = LeafHash::of(line.entry.as_bytes());
-                    let recognised = Entry::recognise(line.entry.as_bytes());
-                    Kept::Entry(Box::new(EntryLine { line, leaf, recognised }))
+                ReadLine::Entry(account) => {
+                    let range = start..self.raws.len();
+                    self.entries.push((range, EntryLine::of(account, &self.raws[start..], judge)));
+                    Kept::Entry
                 }
+                ReadLine::Other(ExportLine::Run(run)) => Kept::Run(run),
                 ReadLine::Other(line) => Kept::Other(Box::new(line)),
             });
             self.lines.push((line.len(), kept));
@@ -105,11 +128,14 @@ impl Block {
     /// between. That their bytes were looked at just now makes it fast.
     fn judge(&mut self, judge: &RunJudge<'_>) {
         self.judged.clear();
+        if !judge.is_settled() {
+            return;
+        }
         let (mut run, mut records) = (None, 0);
         for (at, (_, kept)) in self.lines.iter().enumerate() {
             match kept {
                 Ok(Kept::Record) => records += 1,
-                Ok(Kept::Other(line)) if let ExportLine::Run(line) = line.as_ref() => {
+                Ok(Kept::Run(line)) => {
                     if let Some((first, line, from)) = run.replace((at, line, records))
                         && let Some(run) = judge.judge(line, self.records(from..records))
                     {
@@ -122,11 +148,7 @@ impl Block {
     }
 
     fn records(&self, range: Range<usize>) -> impl Iterator<Item = (&[u8], &RecordAccount, Ahead)> {
-        let before = range.start.checked_sub(1).map_or(0, |before| self.records[before].0);
-        self.records[range].iter().scan(before, |start, (end, account, ahead)| {
-            let raw = &self.raws[std::mem::replace(start, *end)..*end];
-            Some((raw, account, *ahead))
-        })
+        self.records[range].iter().map(|(range, account, ahead)| (&self.raws[range.clone()], account, *ahead))
     }
 
     fn hand_over(
@@ -134,7 +156,7 @@ impl Block {
         number: &mut u64,
         take: &mut impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<ControlFlow<()>, Failure> {
-        let (mut at, mut record) = (0, 0);
+        let (mut at, mut record, mut entry) = (0, 0, 0);
         let mut judged = std::mem::take(&mut self.judged).into_iter().peekable();
         while let Some((length, kept)) = self.lines.get(at) {
             if let Some(mut judged) = judged.next_if(|judged| judged.first == at) {
@@ -144,7 +166,7 @@ impl Block {
                 (at, record) = (at + judged.lines, record + judged.lines - 1);
                 let lines = judged.lines as u64;
                 *number += lines;
-                if take((*number, length, Ok(Line::Run(lines, &mut judged.run))))?.is_break() {
+                if take((*number, length, Ok(Line::Judged(lines, &mut judged.run))))?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
                 continue;
@@ -153,12 +175,16 @@ impl Block {
             at += 1;
             let line = kept.as_ref().map(|kept| match kept {
                 Kept::Record => {
+                    let (range, account, ahead) = &self.records[record];
                     record += 1;
-                    let mut of_line = self.records(record - 1..record);
-                    let (raw, account, ahead) = of_line.next().expect("each record was put there");
-                    Line::Record(raw, account, ahead)
+                    Line::Record(&self.raws[range.clone()], account, *ahead)
                 }
-                Kept::Entry(entry) => Line::Entry(entry),
+                Kept::Entry => {
+                    let (range, line) = &self.entries[entry];
+                    entry += 1;
+                    Line::Entry(&self.raws[range.clone()], line)
+                }
+                Kept::Run(run) => Line::Run(run),
                 Kept::Other(line) => Line::Other(line),
             });
             if take((*number, *length, line))?.is_break() {
@@ -168,7 +194,7 @@ impl Block {
         // One very long line is no reason to keep that much memory.
         for buffer in [&mut self.text, &mut self.raws] {
             buffer.truncate(BLOCK_BYTES);
-            buffer.shrink_to(2 * BLOCK_BYTES);
+            buffer.shrink_to(KEPT_BYTES);
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -215,7 +241,7 @@ fn ahead(
             let ((to, blocks), (done, from)) = (mpsc::channel::<Block>(), mpsc::channel());
             scope.spawn(move || {
                 for mut block in blocks {
-                    block.parse();
+                    block.parse(judge);
                     block.judge(judge);
                     // Nobody takes it any more where the checker has seen enough.
                     if done.send(block).is_err() {
@@ -262,7 +288,7 @@ fn in_turn(
 ) -> Result<(), Failure> {
     let mut block = Block::default();
     while lines.next_block(&mut block.text)? {
-        block.parse();
+        block.parse(judge);
         block.judge(judge);
         if block.hand_over(number, take)?.is_break() {
             break;
@@ -296,7 +322,7 @@ mod tests {
         let text = format!("{}{}\n{some}cut", some.repeat(9), record(&long));
         let path = Path::new("lines");
         let against = Against::default();
-        let judge = RunJudge::new(TenantId::new("acme").unwrap(), u64::MAX, &against);
+        let judge = RunJudge::new(TenantId::new("acme").unwrap(), u64::MAX, [7; 16], &against);
         for enough in [1, 20, usize::MAX] {
             let collect = |found: &mut Vec<String>, line: Parsed<'_>| {
                 found.push(format!("{line:?}"));

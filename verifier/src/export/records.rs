@@ -75,27 +75,27 @@ pub fn check_records(
         report.findings.push(Finding::new(FindingKind::Fork, detail));
         return Ok(());
     }
-    let judge = RunJudge::new(header.tenant.clone(), size, against);
+    let judge = RunJudge::new(header.tenant.clone(), size, *history.run_key(), against);
     judge.settle(Arc::new(history.clone()));
     let mut blocks = RunBlocks::new(&judge);
     let mut end = None;
     let mut faults = 0;
     lines::for_each(&mut reader, &judge, |(number, length, line)| {
         bar.advance(length as u64 + 1);
-        let lines = if let Ok(Line::Run(lines, _)) = &line { *lines } else { 1 };
+        let lines = if let Ok(Line::Judged(lines, _)) = &line { *lines } else { 1 };
         let fault = match line {
             _ if end.is_some() => Some("it follows the end line".to_owned()),
             Ok(Line::Record(raw, record, ahead)) => {
                 let taken = blocks.record(raw, record, ahead);
                 (!taken).then(|| "a record before the first run".to_owned())
             }
-            Ok(Line::Entry(_)) => None,
-            Ok(Line::Run(_, run)) => {
+            Ok(Line::Entry(..)) => None,
+            Ok(Line::Judged(_, run)) => {
                 blocks.judged(run);
                 None
             }
-            Ok(Line::Other(ExportLine::Run(run))) => {
-                blocks.start(run.clone(), history)?;
+            Ok(Line::Run(run)) => {
+                blocks.start(run, history)?;
                 None
             }
             Ok(Line::Other(ExportLine::End(line))) => {

@@ -19,6 +19,7 @@ pub(super) struct RunJudge<'k> {
     pub(super) tenant: TenantId,
     /// Entries from here on are newer than the export.
     pub(super) end: u64,
+    run_key: [u8; 16],
     against: &'k Against,
     entries: OnceLock<Arc<dyn RunEntries + Send + Sync>>,
 }
@@ -26,9 +27,8 @@ pub(super) struct RunJudge<'k> {
 /// A run block whose records are being taken.
 #[derive(Debug)]
 pub(super) struct OpenRun<'k> {
-    pub(super) line: ExportRun,
     pub(super) hash: u64,
-    check: RunCheck<'k>,
+    pub(super) check: RunCheck<'k>,
     pub(super) records: u64,
     pub(super) findings: Vec<Finding>,
     pub(super) gaps: Vec<NotChecked>,
@@ -47,15 +47,26 @@ pub(super) struct JudgedRun {
 }
 
 impl<'k> RunJudge<'k> {
-    /// Runs of `tenant` against the first `end` entries of its log, once those are known.
-    pub(super) fn new(tenant: TenantId, end: u64, against: &'k Against) -> Self {
-        Self { tenant, end, against, entries: OnceLock::new() }
+    /// Runs of `tenant` against the first `end` entries of its log, once those are known. `run_key` is what they are
+    /// found by.
+    pub(super) fn new(tenant: TenantId, end: u64, run_key: [u8; 16], against: &'k Against) -> Self {
+        Self { tenant, end, run_key, against, entries: OnceLock::new() }
+    }
+
+    /// The key that runs are hashed with.
+    pub(super) fn run_key(&self) -> &[u8; 16] {
+        &self.run_key
     }
 
     /// Makes the entries known, all of them.
     pub(super) fn settle(&self, entries: Arc<dyn RunEntries + Send + Sync>) {
         // Whoever comes second says the same.
         let _ = self.entries.set(entries);
+    }
+
+    /// Whether the entries are known.
+    pub(super) fn is_settled(&self) -> bool {
+        self.entries.get().is_some()
     }
 
     /// Judges a whole run block: its line, and its records as [`RunCheck::push`] takes them. `None` where that cannot be
@@ -65,7 +76,7 @@ impl<'k> RunJudge<'k> {
         line: &ExportRun,
         records: impl Iterator<Item = (&'r [u8], &'r RecordAccount, Ahead)>,
     ) -> Option<JudgedRun> {
-        let mut open = self.open(line.clone(), self.entries.get()?.as_ref()).ok()?;
+        let mut open = self.open(line, self.entries.get()?.as_ref()).ok()?;
         for (raw, account, ahead) in records {
             open.push(raw, account, ahead);
         }
@@ -74,24 +85,24 @@ impl<'k> RunJudge<'k> {
 
     pub(super) fn open(
         &self,
-        line: ExportRun,
+        line: &ExportRun,
         entries: &dyn RunEntries,
     ) -> Result<OpenRun<'k>, HistoryError> {
-        let hash = Mark::run_hash(entries.run_key(), &self.tenant, &line.run);
+        let hash = Mark::run_hash(&self.run_key, &self.tenant, &line.run);
         let (mut findings, mut gaps) = (Vec::new(), Vec::new());
-        let found = entries.pinned(&self.tenant, &line.run, self.end)?;
+        let found = entries.pinned(&self.tenant, &line.run, hash, self.end)?;
         let Some((pinned, later)) = found else {
             let why = "the history keeps no entries (--history-light) to hold its records against";
             gaps.push(NotChecked::gap(format!("records of run {}", line.run), why));
             let pinned = Pinned::new(self.tenant.clone(), line.run.clone());
             let check = RunCheck::new(pinned, self.against);
-            return Ok(OpenRun { line, hash, check, records: 0, findings, gaps });
+            return Ok(OpenRun { hash, check, records: 0, findings, gaps });
         };
         if later {
             let why = "the log holds entries of it that are newer than the export";
             gaps.push(NotChecked::gap(format!("the newest records of run {}", line.run), why));
         }
-        let seal = pinned.seal.as_ref().map(|(index, _)| *index);
+        let seal = pinned.seal.as_ref().map(|(pin, _)| pin.index);
         let claimed = match line.state {
             RunState::Sealed => line.index,
             RunState::Open => None,
@@ -109,7 +120,7 @@ impl<'k> RunJudge<'k> {
             findings.push(Finding::new(FindingKind::Malformed, detail).in_run(&line.run));
         }
         let check = RunCheck::new(pinned, self.against);
-        Ok(OpenRun { line, hash, check, records: 0, findings, gaps })
+        Ok(OpenRun { hash, check, records: 0, findings, gaps })
     }
 }
 
@@ -120,13 +131,15 @@ impl OpenRun<'_> {
     }
 
     /// Its last record was taken.
-    pub(super) fn close(self) -> JudgedRun {
-        let Self { line, hash, check, records, mut findings, mut gaps } = self;
+    pub(super) fn close(&mut self) -> JudgedRun {
+        let Self { hash, check, records, .. } = self;
+        let (hash, records) = (*hash, *records);
+        let (mut findings, mut gaps) = (std::mem::take(&mut self.findings), std::mem::take(&mut self.gaps));
         if check.count() == 0 {
             let pinned = check.pinned();
             findings.push(if pinned.is_empty() {
                 let detail = "a run without any record, which the log does not know either";
-                Finding::new(FindingKind::Malformed, detail).in_run(&line.run)
+                Finding::new(FindingKind::Malformed, detail).in_run(&pinned.run)
             } else {
                 pinned.deleted("the export holds no record of it")
             });

@@ -60,7 +60,7 @@ impl<'k> RunBlocks<'k> {
     ///
     /// # Errors
     /// [`HistoryError`].
-    pub(super) fn start(&mut self, line: ExportRun, entries: &dyn RunEntries) -> Result<(), HistoryError> {
+    pub(super) fn start(&mut self, line: &ExportRun, entries: &dyn RunEntries) -> Result<(), HistoryError> {
         self.close();
         self.runs += 1;
         self.current = Some(self.judge.open(line, entries)?);
@@ -86,7 +86,7 @@ impl<'k> RunBlocks<'k> {
 
     /// Ends the run at hand: its last record was taken.
     pub(super) fn close(&mut self) {
-        if let Some(run) = self.current.take() {
+        if let Some(mut run) = self.current.take() {
             self.add(&mut run.close());
         }
     }
@@ -104,7 +104,8 @@ impl<'k> RunBlocks<'k> {
     /// Gives up the run at hand: the file was cut inside it, which says nothing about the run.
     pub(super) fn abandon(&mut self) {
         if let Some(run) = self.current.take() {
-            let gap = NotChecked::gap(format!("run {}", run.line.run), "the export is cut short inside it");
+            let gap =
+                NotChecked::gap(format!("run {}", run.check.run()), "the export is cut short inside it");
             self.records += run.records;
             self.findings.extend(run.findings);
             self.gaps.extend(run.gaps);
@@ -134,8 +135,10 @@ impl<'k> RunBlocks<'k> {
             });
         }
         let mut named = 0;
+        let mut seen = self.seen.iter().peekable();
         entries.for_each_run(&mut |hash, marks| {
-            if self.seen.binary_search(&hash).is_ok() || named > MISSING_MAX {
+            while seen.next_if(|seen| **seen < hash).is_some() {}
+            if seen.peek() == Some(&&hash) || named > MISSING_MAX {
                 return Ok(());
             }
             let mut names: Vec<(TenantId, RunId)> = Vec::new();
@@ -151,7 +154,7 @@ impl<'k> RunBlocks<'k> {
                     continue;
                 }
                 named += 1;
-                let Some((pinned, _)) = entries.pinned(tenant, run, self.judge.end)? else { continue };
+                let Some((pinned, _)) = entries.pinned(tenant, run, hash, self.judge.end)? else { continue };
                 if pinned.is_empty() {
                     let why = "it entered the log after the export was taken";
                     self.gaps.push(NotChecked::gap(format!("run {run}"), why));
@@ -174,7 +177,6 @@ mod tests {
     use std::sync::Arc;
 
     use runseal_evidence::chain::ChainHash;
-    use runseal_evidence::export::ExportLine;
 
     use super::*;
     use crate::export::entries::{ExportEntries, Spill};
@@ -245,7 +247,7 @@ mod tests {
         let entries = Arc::new(entries);
         let against = Against::default();
         let outcome = |settled: bool| {
-            let judge = RunJudge::new(tenant(), u64::MAX, &against);
+            let judge = RunJudge::new(tenant(), u64::MAX, [7; 16], &against);
             if settled {
                 judge.settle(Arc::<ExportEntries>::clone(&entries));
             }
@@ -254,12 +256,12 @@ mod tests {
             lines::for_each(&mut reader, &judge, |(number, length, line)| {
                 bytes += length + 1;
                 match line {
-                    Ok(Line::Run(lines, run)) => {
+                    Ok(Line::Judged(lines, run)) => {
                         ahead += lines;
                         blocks.judged(run);
                     }
                     Ok(Line::Record(raw, account, ahead)) => assert!(blocks.record(raw, account, ahead)),
-                    Ok(Line::Other(ExportLine::Run(run))) => blocks.start(run.clone(), entries.as_ref())?,
+                    Ok(Line::Run(run)) => blocks.start(run, entries.as_ref())?,
                     other => strange.push(format!("{number} {other:?}")),
                 }
                 Ok(ControlFlow::Continue(()))

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::name::{RunId, TenantId};
 
 use super::Ledger;
@@ -30,14 +29,14 @@ pub trait RunEntries {
     /// [`HistoryError`].
     fn entry(&self, index: u64) -> Result<Option<Cow<'_, [u8]>>, HistoryError>;
 
-    /// Walks all marks, run by run, each run's marks in log order.
+    /// Walks all marks, run by run in ascending order of the run hash, each run's marks in log order.
     ///
     /// # Errors
     /// [`HistoryError`], also of the visitor.
     fn for_each_run(&self, visit: &mut VisitRun<'_>) -> Result<(), HistoryError>;
 
-    /// Everything that the log says of a run before index `end`, and whether there is more of it from there on.
-    /// `None` where an entry is not kept.
+    /// Everything that the log says of a run, whose hash is `hash`, before index `end`, and whether there is more of
+    /// it from there on. `None` where an entry is not kept.
     ///
     /// # Errors
     /// [`HistoryError`].
@@ -45,19 +44,18 @@ pub trait RunEntries {
         &self,
         tenant: &TenantId,
         run: &RunId,
+        hash: u64,
         end: u64,
     ) -> Result<Option<(Pinned, bool)>, HistoryError> {
         let mut pinned = Pinned::new(tenant.clone(), run.clone());
         let mut later = false;
-        for mark in self.marks(Mark::run_hash(self.run_key(), tenant, run))?.iter() {
+        for mark in self.marks(hash)?.iter() {
             let Some(entry) = self.entry(mark.index())? else { return Ok(None) };
             // Two runs may share a hash; the name decides.
-            if let Recognised::Ours(entry) = Entry::recognise(&entry) {
-                if mark.index() < end {
-                    pinned.add(mark.index(), entry);
-                } else {
-                    later |= pinned.is_of(&entry);
-                }
+            if mark.index() < end {
+                pinned.add(mark.index(), &entry);
+            } else {
+                later |= pinned.is_of(&entry);
             }
         }
         Ok(Some((pinned, later)))

@@ -94,8 +94,8 @@ impl RecordSource {
             }
             response => response?,
         };
-        let pins = pinned.heads.iter().map(|(_, head)| head.records.get());
-        let most = pins.chain(pinned.seal.iter().map(|(_, seal)| seal.records.get())).max().unwrap_or(0);
+        let pins = pinned.heads.iter().chain(pinned.seal.iter().map(|(pin, _)| pin));
+        let most = pins.map(|pin| pin.records).max().unwrap_or(0);
         let mut check = RunCheck::new(pinned, against);
         let mut lines = Lines::new(LINE_BYTES_MAX);
         let mut number = 0;
@@ -113,7 +113,9 @@ impl RecordSource {
                     Ok(ReadLine::Record(record)) => {
                         check.push(&raw, &record, Ahead::of(record.prev, &raw));
                     }
-                    Ok(ReadLine::Other(_)) => return Err(RecordsError::NotARecord(number)),
+                    Ok(ReadLine::Entry(_) | ReadLine::Other(_)) => {
+                        return Err(RecordsError::NotARecord(number));
+                    }
                     Err(error) => return Err(RecordsError::Line { line: number, error }),
                 }
             }

@@ -1,6 +1,5 @@
 //! Every run of a verified log once, with all that the log says of it.
 
-use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::report::NotChecked;
 use runseal_tlog::tile::TILE_WIDTH;
 
@@ -85,11 +84,9 @@ impl RunWalk {
                     batch.gaps.push(NotChecked::gap(what, "it cannot be had again"));
                     continue;
                 };
-                if let Recognised::Ours(entry) = Entry::recognise(&entry) {
-                    ending.pinned.add(mark.index(), entry);
-                }
+                ending.pinned.add(mark.index(), &entry);
             }
-            ending.pinned.heads.sort_by_key(|(index, _)| *index);
+            ending.pinned.heads.sort_by_key(|pin| pin.index);
             batch.runs.push(ending.pinned);
         }
         Ok(batch)
@@ -101,12 +98,7 @@ fn endings(history: &LogHistory, bodies: Vec<(u64, Vec<u8>)>) -> Result<Vec<Endi
     let ledger = Ledger::new(history);
     let mut endings: Vec<Ending> = Vec::new();
     for (index, body) in bodies {
-        let Recognised::Ours(entry) = Entry::recognise(&body) else { continue };
-        let (tenant, run) = match &entry {
-            Entry::Seal(seal) => (seal.tenant.clone(), seal.run.clone()),
-            Entry::Head(head) => (head.tenant.clone(), head.run.clone()),
-            Entry::Tenant(_) => continue,
-        };
+        let Some((tenant, run)) = judge::name_of(&body) else { continue };
         let marks = ledger.marks(Mark::run_hash(history.run_key(), &tenant, &run))?;
         // Another run of the same hash does not end this one.
         let later = marks.iter().rev().take_while(|mark| mark.index() > index);
@@ -122,7 +114,7 @@ fn endings(history: &LogHistory, bodies: Vec<(u64, Vec<u8>)>) -> Result<Vec<Endi
             continue;
         }
         let mut pinned = Pinned::new(tenant, run.clone());
-        pinned.add(index, entry);
+        pinned.add(index, &body);
         let others = marks.into_iter().filter(|mark| mark.index() != index).collect();
         endings.push(Ending { pinned, others });
     }
