@@ -8,6 +8,7 @@ use runseal_tlog::checkpoint::Checkpoint;
 use runseal_tlog::note::Note;
 use runseal_tlog::policy::{self, LogStatus, Policy};
 
+use crate::amount::amount;
 use crate::clock;
 use crate::dates::Dates;
 use crate::trust::Trust;
@@ -57,7 +58,10 @@ pub fn examine(report: &mut Report, trust: &Trust, origin: &str, bytes: &[u8]) -
         root: checkpoint.root().to_base64(),
         checkpoint: note.to_string(),
     });
-    report.cosignatures = examination.cosignatures.iter().map(cosignature).collect();
+    // A line under the log's own name is its signature, by whichever key, and no witness's.
+    let (own, witnesses): (Vec<_>, Vec<_>) =
+        examination.cosignatures.into_iter().partition(|line| line.name.as_str() == checkpoint.origin());
+    report.cosignatures = witnesses.iter().map(cosignature).collect();
     if checkpoint.origin() != origin {
         let detail = format!("the checkpoint is of log {:?}, not {origin:?}", checkpoint.origin());
         return refused(report, detail);
@@ -65,7 +69,7 @@ pub fn examine(report: &mut Report, trust: &Trust, origin: &str, bytes: &[u8]) -
     match &examination.log {
         LogStatus::Signed => {}
         LogStatus::NotSigned => {
-            return refused(report, format!("no trusted key of log {origin:?} signed the checkpoint"));
+            return refused(report, not_signed(policy, origin, &own));
         }
         LogStatus::Invalid(error) => return refused(report, error.to_string()),
         LogStatus::Unknown => {
@@ -73,7 +77,7 @@ pub fn examine(report: &mut Report, trust: &Trust, origin: &str, bytes: &[u8]) -
         }
     }
     report.passed("log-signature", format!("signed by {origin}"));
-    for line in &examination.cosignatures {
+    for line in own.iter().chain(&witnesses) {
         if line.status == policy::CosignatureStatus::Invalid {
             let detail = format!(
                 "the cosignature of {} ({}) does not verify, or repeats that witness",
@@ -83,7 +87,7 @@ pub fn examine(report: &mut Report, trust: &Trust, origin: &str, bytes: &[u8]) -
             report.findings.push(Finding::new(FindingKind::CheckpointSignature, detail));
         }
     }
-    let counted = counted(report, trust, &examination.cosignatures);
+    let counted = counted(report, trust, &witnesses);
     let by = |time: u64| {
         policy.quorum_met(|witness| counted.iter().any(|(at, signed)| *at == witness && *signed <= time))
     };
@@ -94,6 +98,20 @@ pub fn examine(report: &mut Report, trust: &Trust, origin: &str, bytes: &[u8]) -
     quorum(report, policy, met);
     let newest_time = counted.iter().map(|(_, time)| *time).max();
     Some(Signed { checkpoint, note, newest_time })
+}
+
+/// What the policy expects of a checkpoint that no trusted key of the log signed, and what it has: the policy may be the
+/// wrong one.
+fn not_signed(policy: &Policy, origin: &str, own: &[policy::Cosignature]) -> String {
+    let expected: Vec<String> = policy.log_keys(origin).map(|key| key.id().to_string()).collect();
+    let found: Vec<String> = own.iter().map(|line| line.key_id.to_string()).collect();
+    let expected = format!("the policy trusts key {} of log {origin:?}", expected.join(", "));
+    if found.is_empty() {
+        format!("{expected}, and the checkpoint carries no signature of that name")
+    } else {
+        let found = found.join(", ");
+        format!("{expected}, and the checkpoint is signed by key {found}: a forgery, or the wrong policy")
+    }
 }
 
 /// The witnesses whose valid cosignatures count, with their times: all of them, unless a key is dated.
@@ -165,12 +183,72 @@ fn quorum(report: &mut Report, policy: &Policy, met: bool) {
     let valid = report.cosignatures.iter().filter(|line| line.status == CosignatureStatus::Valid).count();
     report.quorum = Some(Quorum { name: name.clone(), met });
     if met {
-        report.passed("quorum", format!("quorum {name} is met by {valid} valid cosignature(s)"));
+        let detail = format!(
+            "quorum {name} is met by {}: what these witnesses cosigned before is still in the log",
+            amount(valid, "valid cosignature")
+        );
+        report.passed("quorum", detail);
     } else {
-        let detail = format!("quorum {name} is not met by {valid} valid cosignature(s)");
+        let detail = format!("quorum {name} is not met by {}", amount(valid, "valid cosignature"));
         report.failed("quorum", detail.clone());
         report.findings.push(Finding::new(FindingKind::QuorumNotMet, detail));
     }
+}
+
+/// What a check knows of the log from before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// An audit that keeps no history.
+    None,
+    /// The first audit that is kept.
+    Starts,
+    /// Audits since the log had this size, at this time in POSIX seconds.
+    Since {
+        /// Entries.
+        size: u64,
+        /// When.
+        seen: u64,
+    },
+    /// An export without a checkpoint from elsewhere.
+    OfAnExport,
+    /// A proof, which says nothing of deletion.
+    OfAProof,
+}
+
+/// Says what a policy without witnesses leaves open. With a quorum, whoever deletes what was witnessed gets no
+/// cosignatures, and everybody who asks for the same quorum is shown the same history.
+pub fn unwitnessed(report: &mut Report, memory: Memory) {
+    if report.quorum.is_some() {
+        return;
+    }
+    let deletion = match memory {
+        Memory::None => Some(
+            "no witness vouches for this log (quorum none), and without --history nothing is remembered of it: \
+             entries may have been removed before this audit"
+                .to_owned(),
+        ),
+        Memory::Starts => Some(
+            "no witness vouches for this log (quorum none), and this is its first audit with this history: \
+             entries may have been removed before it"
+                .to_owned(),
+        ),
+        Memory::Since { size, seen } => Some(format!(
+            "no witness vouches for this log (quorum none): that nothing was removed is known only since it \
+             was first audited, at size {size} on {}",
+            clock::spell(seen)
+        )),
+        Memory::OfAnExport => Some(
+            "no witness (quorum none) and no checkpoint from elsewhere (--checkpoint) vouches for this log: \
+             entries may have been removed before it was exported"
+                .to_owned(),
+        ),
+        Memory::OfAProof => None,
+    };
+    if let Some(why) = deletion {
+        report.not_checked.push(NotChecked::out_of_scope("deletion by the operator", why));
+    }
+    let why = "no witness vouches that the operator shows everybody this log (quorum none)";
+    report.not_checked.push(NotChecked::out_of_scope("other views of the log", why));
 }
 
 /// Holds the newest cosignature against the clock. `grown` is when our own clock last saw the log grow.

@@ -10,6 +10,9 @@ use thiserror::Error;
 /// Longest fraud proof file read: two notes and 64 hashes.
 pub const FRAUD_BYTES_MAX: u64 = 4 << 20;
 
+/// What a report says of a log against which a fraud proof stands.
+pub const CONVICTED: &str = "the log signed two checkpoints that cannot both be true; the file that --fraud-proof FILE writes proves it to anybody";
+
 /// Why a file proves nothing.
 #[derive(Debug, Error)]
 #[non_exhaustive]

@@ -29,7 +29,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use redb::backends::InMemoryBackend;
+use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{
     Database, DatabaseError, Durability, ReadTransaction, ReadableDatabase as _, ReadableTable as _,
     StorageError, TableDefinition, WriteTransaction,
@@ -88,7 +88,15 @@ impl History {
         if path.exists() {
             return Self::open(path, light);
         }
-        let db = builder().create(path).map_err(|error| opening(path, error))?;
+        // Entries of runs are for the auditor alone, from the first byte on.
+        let mut options = File::options();
+        options.read(true).write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path);
+        let file = file.map_err(|source| HistoryError::Access { path: path.to_owned(), source })?;
+        let backend = FileBackend::new(file).map_err(|error| opening(path, error))?;
+        let db = builder().create_with_backend(backend).map_err(|error| opening(path, error))?;
         let history = Self {
             db,
             keeps_entries: !light,

@@ -6,6 +6,7 @@ use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{RunId, TenantId};
 
+use crate::amount::amount;
 use crate::history::{HistoryError, LogHistory};
 use crate::ledger::{Ledger, RunEntries};
 use crate::mark::{Mark, MarkKind, MarkSorter};
@@ -120,9 +121,9 @@ fn contradictions(marks: &[Mark], run: Option<&RunId>, from: u64) -> Vec<Finding
             (None, _) if mark.records < records => Some((
                 FindingKind::HeadRegressed,
                 format!(
-                    "index {} speaks for {} records, an entry before it for {records}",
+                    "index {} speaks for {}, an entry before it for {records}",
                     mark.index(),
-                    mark.records
+                    amount(mark.records, "record")
                 ),
             )),
             (None, _) => None,

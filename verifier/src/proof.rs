@@ -7,7 +7,8 @@ use runseal_tlog::hash::LeafHash;
 use runseal_tlog::inclusion;
 use runseal_tlog::proof::{HEADER, ProofError, TlogProof};
 
-use crate::checkpoint;
+use crate::amount::amount;
+use crate::checkpoint::{self, Memory};
 use crate::error::Failure;
 use crate::judge;
 use crate::trust::{Trust, TrustError};
@@ -70,6 +71,7 @@ pub fn check(
             });
         }
     }
+    checkpoint::unwitnessed(&mut report, Memory::OfAProof);
     describe(&mut report, entry);
     Ok(report)
 }
@@ -78,10 +80,10 @@ pub fn check(
 fn describe(report: &mut Report, entry: &[u8]) {
     let detail = match Entry::recognise(entry) {
         Recognised::Ours(Entry::Seal(seal)) => {
-            format!("seal of run {}: {} records, {}", seal.run, seal.records.get(), seal.outcome)
+            format!("seal of run {}: {}, {}", seal.run, amount(seal.records.get(), "record"), seal.outcome)
         }
         Recognised::Ours(Entry::Head(head)) => {
-            format!("head of open run {}: {} records so far", head.run, head.records.get())
+            format!("head of open run {}: {} so far", head.run, amount(head.records.get(), "record"))
         }
         Recognised::Ours(Entry::Tenant(log)) => format!("log of tenant {}: {}", log.tenant(), log.vkey()),
         Recognised::Unreadable(error) => format!("an entry that does not read: {error}"),

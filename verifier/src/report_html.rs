@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use runseal_evidence::report::{CheckStatus, CosignatureStatus, Report, Scope, Verdict};
 
+use crate::amount::amount;
 use crate::clock;
-use crate::report_text::{harmless, headline};
+use crate::report_text::{harmless, headline, newly_checked};
 use crate::timeline::Point;
 
 const STYLE: &str = include_str!("report.css");
@@ -72,25 +73,18 @@ fn summary(page: &mut String, report: &Report, now: u64) {
     };
     if let Some(log) = &report.log {
         row("Log", &escape(&log.origin));
-        row("Size", &format!("{} entries", log.size));
+        row("Size", &amount(log.size, "entry"));
         row("Root", &format!("<code>{}</code>", escape(&log.root)));
     }
     if let Some(previous) = &report.previous {
-        row("Remembered", &format!("{} entries", previous.size));
+        row("Remembered", &amount(previous.size, "entry"));
     }
     if let Some(quorum) = &report.quorum {
         let met = if quorum.met { "met" } else { "not met" };
         row("Quorum", &format!("{}: {met}", escape(&quorum.name)));
     }
     row("Scope", scope);
-    let counts = &report.counts;
-    row(
-        "Newly checked",
-        &format!(
-            "{} entries, {} runs, {} records; {} bytes read",
-            counts.entries, counts.runs, counts.records, counts.bytes
-        ),
-    );
+    row("Newly checked", &newly_checked(report));
     row("Made", &format!("{} by runseal-verifier {}", clock::spell(now), env!("CARGO_PKG_VERSION")));
     page.push_str("</dl>\n</section>\n");
 }

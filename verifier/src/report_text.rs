@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use runseal_evidence::finding::Class;
-use runseal_evidence::report::{CheckStatus, CosignatureStatus, Report, Scope, Verdict};
+use runseal_evidence::report::{CheckStatus, CosignatureStatus, Counts, Report, Scope, Verdict};
 
+use crate::amount::amount;
 use crate::clock;
 
 /// Whether to colour.
@@ -86,13 +87,20 @@ pub fn render(report: &Report, colour: Colour) -> String {
         let time = line.time.map_or(String::new(), |time| format!(", {}", clock::spell(time)));
         let _ = writeln!(out, "  {mark} cosignature of {}: {word}{time}", harmless(&line.witness));
     }
-    let counts = &report.counts;
-    let _ = writeln!(
-        out,
-        "\nNewly checked: {} entries, {} runs, {} records; {} bytes read",
-        counts.entries, counts.runs, counts.records, counts.bytes
-    );
+    let _ = writeln!(out, "\nNewly checked: {}", newly_checked(report));
     out
+}
+
+/// What a report counts, in words.
+pub(crate) fn newly_checked(report: &Report) -> String {
+    let Counts { entries, runs, records, bytes } = report.counts;
+    format!(
+        "{}, {}, {}; {} read",
+        amount(entries, "entry"),
+        amount(runs, "run"),
+        amount(records, "record"),
+        amount(bytes, "byte")
+    )
 }
 
 /// One word for the gravest thing in a report, and a sentence for people who read no further.

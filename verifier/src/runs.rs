@@ -11,6 +11,7 @@ use runseal_evidence::report::{NotChecked, Report};
 use runseal_evidence::steps::{CommitmentFault, StepsCommitment};
 
 pub use self::pinned::{Pin, Pinned};
+use crate::amount::amount;
 use crate::steps::{self, Against, Held};
 
 /// Faults named of one run; after these it is clear enough.
@@ -194,12 +195,12 @@ impl<'k> RunCheck<'k> {
             // Records cut from the middle leave a higher number behind.
             let missing = pin.records - count;
             if self.last_seq >= pin.records {
-                let detail = format!("{missing} of the {} records are gone from the middle", pin.records);
+                let detail = format!("{missing} of {} gone from the middle", amount(pin.records, "record"));
                 self.found(FindingKind::RunEdited, pin.index, None, detail);
             } else {
                 let detail = format!(
-                    "the log pins {} records at index {}, the source has {count}: record {} and all after it are gone",
-                    pin.records,
+                    "the log pins {} at index {}, the source has {count}: from record {} on they are gone",
+                    amount(pin.records, "record"),
                     pin.index,
                     count + 1
                 );
@@ -234,12 +235,12 @@ impl<'k> RunCheck<'k> {
         let place = match (self.first_contradiction, self.last_good_pin) {
             (Some(seq), _) => format!("; by the store's own hashes record {seq} is the first"),
             (None, Some(good)) => {
-                format!("; the first {good} records are as pinned, and the store's hashes were made to fit")
+                format!("; up to record {good} all is as pinned, and the store's hashes were made to fit")
             }
             (None, None) => "; the store's hashes were made to fit".to_owned(),
         };
         let detail = format!(
-            "the first {} records do not give the chain that the log pins at index {}{place}",
+            "the run up to record {} does not give the chain that the log pins at index {}{place}",
             pin.records, pin.index
         );
         self.found(FindingKind::RunEdited, pin.index, self.first_contradiction, detail);
@@ -263,8 +264,8 @@ impl<'k> RunCheck<'k> {
         let concluded = self.chain.conclusion();
         if count > sealed {
             let detail = format!(
-                "{} records follow the {sealed} that the seal at index {index} covers",
-                count - sealed
+                "{} beyond the {sealed} that the seal at index {index} covers",
+                amount(count - sealed, "record")
             );
             self.found(FindingKind::RunEdited, index, Some(sealed + 1), detail);
         } else if count == sealed
@@ -280,25 +281,49 @@ impl<'k> RunCheck<'k> {
     }
 }
 
+/// How the runs of an audit or an export stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunsStanding {
+    /// All of them were checked and are as the log holds them.
+    Sound,
+    /// At least one is not.
+    Contradicted,
+    /// None is known not to be, but not all could be checked.
+    NotChecked,
+}
+
+impl RunsStanding {
+    /// How they stand where something was `found`, or not all could be checked.
+    pub const fn of(found: bool, gaps: bool) -> Self {
+        match (found, gaps) {
+            (true, _) => Self::Contradicted,
+            (false, true) => Self::NotChecked,
+            (false, false) => Self::Sound,
+        }
+    }
+}
+
 /// Says what checking the records of all runs came to.
-pub fn close(report: &mut Report, sound: bool, unpinned: u64, signed: u64) {
-    let (runs, records) = (report.counts.runs, report.counts.records);
-    if sound {
-        report.passed(
-            "records",
-            format!("{records} records of {runs} runs give the chains that the log holds"),
-        );
-    } else {
-        report.failed("records", format!("not every one of {runs} runs is as the log holds it"));
+pub fn close(report: &mut Report, standing: RunsStanding, unpinned: u64, signed: u64) {
+    let (runs, records) = (amount(report.counts.runs, "run"), amount(report.counts.records, "record"));
+    match standing {
+        RunsStanding::Sound => {
+            report.passed("records", format!("{records} of {runs}, with the chains that the log holds"));
+        }
+        RunsStanding::Contradicted => {
+            report.failed("records", format!("looked at {runs}; not all are as the log holds them"));
+        }
+        RunsStanding::NotChecked => {
+            report.skipped("records", format!("looked at {runs}; not all could be checked"));
+        }
     }
     if unpinned > 0 {
-        let why = "they are newer than the last entry of their run; a later checkpoint pins them";
-        report
-            .not_checked
-            .push(NotChecked::out_of_scope(format!("the newest records of {unpinned} open runs"), why));
+        let what = format!("the newest records of {}", amount(unpinned, "open run"));
+        let why = "no entry of their run pins them yet; a later checkpoint will";
+        report.not_checked.push(NotChecked::out_of_scope(what, why));
     }
     if signed > 0 {
-        let why = "no --record-key was given";
-        report.not_checked.push(NotChecked::out_of_scope(format!("the signatures of {signed} records"), why));
+        let what = format!("the signatures of {}", amount(signed, "record"));
+        report.not_checked.push(NotChecked::out_of_scope(what, "no --record-key was given"));
     }
 }

@@ -13,6 +13,7 @@ use runseal_evidence::steps::{AuditedSteps, CommitmentFault, Standing, StepsAudi
 use runseal_tlog::key::{Algorithm, KeyError, VerifierKey};
 use thiserror::Error;
 
+use crate::amount::amount;
 use crate::error::Failure;
 
 /// What records are held against besides the log.
@@ -156,7 +157,10 @@ pub fn hold(
                 let details = differences.iter().take(DIFFERENCES_MAX).map(ToString::to_string);
                 held.findings.extend(details.map(|detail| finding(FindingKind::RunEdited, detail)));
                 if differences.len() > DIFFERENCES_MAX {
-                    let more = format!("{} more steps differ", differences.len() - DIFFERENCES_MAX);
+                    let more = format!(
+                        "{} as found or as recorded",
+                        amount(differences.len() - DIFFERENCES_MAX, "further difference")
+                    );
                     held.findings.push(finding(FindingKind::RunEdited, more));
                 }
             }
@@ -176,7 +180,7 @@ pub fn close(report: &mut Report, steps: Option<&StepsFile>, held: Held) {
     report.not_checked.extend(gaps);
     let Some(StepsFile { path, file }) = steps else {
         if tally.not_given > 0 {
-            let what = format!("the steps of {} runs", tally.not_given);
+            let what = format!("the steps of {}", amount(tally.not_given, "run"));
             report.not_checked.push(NotChecked::out_of_scope(what, "no --steps was given"));
         }
         return;
@@ -187,18 +191,22 @@ pub fn close(report: &mut Report, steps: Option<&StepsFile>, held: Held) {
     }
     let StepsTally { runs, steps, contradicted, uncommitted, .. } = tally;
     if contradicted == 0 && file.faults.is_empty() {
-        report
-            .passed("steps", format!("{steps} steps of {runs} runs are those that the runs concluded with"));
+        report.passed(
+            "steps",
+            format!("{} of {}, as the runs concluded", amount(steps, "step"), amount(runs, "run")),
+        );
     } else {
-        let detail = format!("the steps of {contradicted} runs are not those that the runs concluded with");
+        let detail = format!("the steps of {} are not as concluded", amount(contradicted, "run"));
         report.failed("steps", detail);
     }
     if uncommitted > 0 {
         let why = "no conclusion of them commits to the steps";
-        report.not_checked.push(NotChecked::out_of_scope(format!("the steps of {uncommitted} runs"), why));
+        report
+            .not_checked
+            .push(NotChecked::out_of_scope(format!("the steps of {}", amount(uncommitted, "run")), why));
     }
     if file.torn_bytes > 0 {
-        let what = format!("{} bytes at the end of {}", file.torn_bytes, path.display());
+        let what = format!("{} at the end of {}", amount(file.torn_bytes, "byte"), path.display());
         report.not_checked.push(NotChecked::out_of_scope(what, "an interrupted append left them"));
     }
 }

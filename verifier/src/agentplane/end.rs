@@ -9,6 +9,7 @@ use runseal_tlog::tree::root_of;
 use serde_json::Value;
 
 use super::Check;
+use crate::amount::amount;
 use crate::checkpoint;
 use crate::lines::LineReader;
 use crate::trust::Trust;
@@ -34,7 +35,11 @@ impl Check {
         let rebuilt = end.is_some().then(|| self.rebuild()).flatten();
         self.anchor(rebuilt.as_deref(), trust, outside);
         if self.report.findings.is_empty() && end.is_some() {
-            let detail = format!("{} records of {runs} runs give the chains stated for them", self.records);
+            let detail = format!(
+                "{} of {}, with the chains stated for them",
+                amount(self.records, "record"),
+                amount(runs, "run")
+            );
             self.report.passed("records", detail);
         }
         // Without any case line the plane has no cases to export; that is a state, not an omission.
@@ -48,13 +53,13 @@ impl Check {
         let mut asides = Vec::new();
         if self.open > 0 {
             asides.push((
-                format!("the ends of {} open runs", self.open),
+                format!("the ends of {}", amount(self.open, "open run")),
                 "nothing pins the end of an open run".to_owned(),
             ));
         }
         if self.signed > 0 {
             let why = "keys of that program are not read here".to_owned();
-            asides.push((format!("the signatures of {} records", self.signed), why));
+            asides.push((format!("the signatures of {}", amount(self.signed, "record")), why));
         }
         for strange in std::mem::take(&mut self.strange) {
             asides.push((strange, "it is not known to this build".to_owned()));
@@ -122,7 +127,10 @@ impl Check {
         let root = self.root?;
         let count = self.leaves.len() as u64;
         if count != self.size {
-            let detail = format!("the checkpoint is of {} sealed runs, the export places {count}", self.size);
+            let detail = format!(
+                "the checkpoint is of {}, the export places {count}",
+                amount(self.size, "sealed run")
+            );
             self.report.failed("root", detail.clone());
             self.found(FindingKind::ExportIncomplete, detail);
             return None;
@@ -140,7 +148,7 @@ impl Check {
             self.found(FindingKind::ExportIncomplete, detail);
             return None;
         }
-        self.report.passed("root", format!("the {count} sealed runs rebuild the root in the header"));
+        self.report.passed("root", format!("{} give the root in the header", amount(count, "sealed run")));
         Some(leaves)
     }
 

@@ -17,6 +17,7 @@ use super::entries::ExportEntries;
 use super::lines::{EntryLine, Line};
 use super::run_judge::RunJudge;
 use super::runs::RunBlocks;
+use crate::amount::amount;
 use crate::checkpoint::{self, Signed};
 use crate::error::Failure;
 use crate::judge;
@@ -282,7 +283,7 @@ impl<'k> ExportCheck<'k> {
         if found.is_empty() {
             self.report.passed("seals-and-heads", "no entry contradicts another of its run");
         } else {
-            let detail = format!("{} entries contradict others of their run", found.len());
+            let detail = format!("{} between entries of one run", amount(found.len(), "contradiction"));
             self.report.failed("seals-and-heads", detail);
         }
         self.report.findings.extend(found);

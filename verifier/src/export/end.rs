@@ -9,9 +9,11 @@ use runseal_tlog::checkpoint::Checkpoint;
 use runseal_tlog::hash::NodeHash;
 
 use super::check::ExportCheck;
+use crate::amount::amount;
+use crate::checkpoint::{self, Memory};
 use crate::error::Failure;
 use crate::lines::LineReader;
-use crate::runs;
+use crate::runs::{self, RunsStanding};
 use crate::steps;
 
 impl ExportCheck<'_> {
@@ -38,13 +40,14 @@ impl ExportCheck<'_> {
         let blocks = self.blocks;
         self.report.counts.runs = blocks.runs;
         self.report.counts.records = blocks.records;
-        let sound = blocks.findings.is_empty() && blocks.gaps.is_empty() && end.is_some();
+        let standing =
+            RunsStanding::of(!blocks.findings.is_empty(), !blocks.gaps.is_empty() || end.is_none());
         self.report.findings.extend(blocks.findings);
         self.report.not_checked.extend(blocks.gaps);
-        runs::close(&mut self.report, sound, blocks.unpinned, blocks.signed);
+        runs::close(&mut self.report, standing, blocks.unpinned, blocks.signed);
         steps::close(&mut self.report, self.steps, blocks.steps);
         if self.foreign > 0 {
-            let what = format!("{} entries of other programs", self.foreign);
+            let what = format!("{} of other programs", amount(self.foreign, "entry"));
             self.report
                 .not_checked
                 .push(NotChecked::out_of_scope(what, "only entries of runs are understood"));
@@ -78,12 +81,17 @@ impl ExportCheck<'_> {
 
     /// Holds the entries of a complete export against the signed root.
     fn root(&mut self, whole: bool) {
+        if self.signed.is_none() {
+            let detail = "no trusted signature vouches for a root to hold the entries against";
+            self.report.skipped(if self.header.complete { "root" } else { "inclusion" }, detail);
+        }
         if self.header.complete && whole && self.in_sequence {
             if let Some(signed) = &self.signed {
                 let (size, root) = (signed.checkpoint.size(), *signed.checkpoint.root());
                 let (entries, rebuilt) = (self.frontier.size(), self.frontier.root());
                 if entries != size {
-                    let detail = format!("the checkpoint is of {size} entries, the export holds {entries}");
+                    let detail =
+                        format!("the checkpoint is of {}, the export holds {entries}", amount(size, "entry"));
                     self.report.failed("root", detail.clone());
                     self.report.findings.push(Finding::new(FindingKind::ExportIncomplete, detail));
                 } else if rebuilt != root {
@@ -91,18 +99,17 @@ impl ExportCheck<'_> {
                     self.report.failed("root", detail.clone());
                     self.report.findings.push(Finding::new(FindingKind::ExportIncomplete, detail));
                 } else {
-                    self.report.passed("root", format!("the {size} entries rebuild the signed root"));
+                    self.report.passed("root", format!("{} give the signed root", amount(size, "entry")));
                 }
             }
         } else if !self.header.complete && self.signed.is_some() && self.line_faults == 0 {
-            let detail = format!("{} entries are proven to be in the signed tree", self.entries);
+            let detail = format!("the signed tree is proven to hold {}", amount(self.entries, "entry"));
             self.report.passed("inclusion", detail);
         }
         if let Some((outside, prefix)) = self.outside.take() {
             self.against_outside(&outside, prefix, whole);
-        } else if self.report.quorum.is_none() {
-            let why = "no witness and no checkpoint from elsewhere (--checkpoint) vouches that the operator shows everybody this log";
-            self.report.not_checked.push(NotChecked::out_of_scope("deletion by the operator", why));
+        } else if self.signed.is_some() {
+            checkpoint::unwitnessed(&mut self.report, Memory::OfAnExport);
         }
         if !self.header.complete {
             let why = "a partial export speaks for the runs it holds";

@@ -20,7 +20,7 @@ use crate::error::Failure;
 use crate::history::LogHistory;
 use crate::lines::{BUFFER_BYTES, LineReader};
 use crate::online::progress::Progress;
-use crate::runs;
+use crate::runs::{self, RunsStanding};
 use crate::steps::{self, Against};
 use crate::trust::Trust;
 
@@ -148,10 +148,11 @@ pub fn check_records(
     report.counts.runs = blocks.runs;
     report.counts.records = blocks.records;
     report.counts.bytes += reader.bytes;
-    let sound = blocks.findings.is_empty() && blocks.gaps.is_empty() && faults == 0 && !reader.cut;
+    let standing =
+        RunsStanding::of(!blocks.findings.is_empty() || faults > 0, !blocks.gaps.is_empty() || reader.cut);
     report.findings.extend(blocks.findings);
     report.not_checked.extend(blocks.gaps);
-    runs::close(report, sound, blocks.unpinned, blocks.signed);
+    runs::close(report, standing, blocks.unpinned, blocks.signed);
     steps::close(report, against.steps.as_deref(), blocks.steps);
     Ok(())
 }

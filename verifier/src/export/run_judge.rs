@@ -156,7 +156,9 @@ impl OpenRun<'_> {
         let result = check.finish();
         findings.extend(result.findings);
         gaps.extend(result.gaps);
-        let (unpinned, signed, steps) = (result.unpinned > 0, result.signed, result.steps);
+        // Of a run that is not what the log holds there is worse to say than that it goes on.
+        let unpinned = result.unpinned > 0 && findings.is_empty();
+        let (signed, steps) = (result.signed, result.steps);
         JudgedRun { hash, records, unpinned, signed, steps, findings, gaps }
     }
 }

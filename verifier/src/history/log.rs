@@ -76,6 +76,14 @@ impl LogHistory {
         self.at_size(size)
     }
 
+    /// The smallest checkpoint ever verified.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub fn earliest(&self) -> Result<Option<Remembered>, HistoryError> {
+        self.checkpoints_from(0)?.next().transpose()
+    }
+
     /// The checkpoint of `size` as first seen.
     ///
     /// # Errors

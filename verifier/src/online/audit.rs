@@ -13,7 +13,8 @@ use runseal_evidence::name::Base;
 use runseal_evidence::report::{Command, NotChecked, Report, Scope, TreeState};
 use runseal_tlog::fraud::FraudProof;
 
-use crate::checkpoint::{self, Age};
+use crate::amount::amount;
+use crate::checkpoint::{self, Age, Memory};
 use crate::clock::Clock;
 use crate::error::Failure;
 use crate::history::{History, LogHistory};
@@ -94,7 +95,7 @@ impl Audit {
             done?;
         } else {
             let why = format!("the audit did not end within {}", humantime::format_duration(self.timeout));
-            run.report.failed("time", why.clone());
+            run.report.skipped("time", why.clone());
             run.unchecked_after("what was not reached in time", &why);
         }
         let Run { mut report, fraud, .. } = run;
@@ -119,7 +120,7 @@ fn bound(report: &mut Report) {
     report.findings.truncate(LISTED_MAX);
     if more > 0 {
         let why = format!("only the first {LISTED_MAX} are listed");
-        report.not_checked.push(NotChecked::out_of_scope(format!("{more} more findings"), why));
+        report.not_checked.push(NotChecked::out_of_scope(amount(more, "more finding"), why));
     }
     let gaps = report.not_checked.len().saturating_sub(LISTED_MAX);
     if gaps > 0 {
@@ -143,7 +144,7 @@ impl Run<'_> {
         let bytes = match self.audit.source.checkpoint().await {
             Ok(bytes) => bytes,
             Err(error) => {
-                self.report.failed("checkpoint", error.to_string());
+                self.report.skipped("checkpoint", error.to_string());
                 self.report.not_checked.push(NotChecked::gap("the log", format!("no checkpoint: {error}")));
                 return Ok(());
             }
@@ -176,6 +177,16 @@ impl Run<'_> {
             }
             Some(latest) => self.against(latest, &signed).await?,
         };
+        let history = self.history.clone();
+        let first = blocking(move || history.earliest()).await??;
+        let memory = match (first, self.audit.history.is_some()) {
+            (Some(first), _) => Memory::Since { size: first.size, seen: first.seen },
+            (None, true) => Memory::Starts,
+            (None, false) => Memory::None,
+        };
+        if holds {
+            checkpoint::unwitnessed(&mut self.report, memory);
+        }
         if !holds {
             self.unchecked_after("entries and records", "the log contradicts what is remembered of it");
             return Ok(());

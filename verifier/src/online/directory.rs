@@ -14,6 +14,7 @@ use runseal_tlog::key::VerifierKey;
 use runseal_tlog::policy::PolicyLog;
 use runseal_tlog::tile::TILE_WIDTH;
 
+use crate::amount::amount;
 use crate::clock;
 use crate::error::Failure;
 use crate::history::{History, HistoryError, LogHistory};
@@ -73,7 +74,8 @@ impl Judged {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        format!("{} tenants: {}{more}", self.tenants.len(), names.join(", "))
+        let tenants = amount(self.tenants.len(), "tenant");
+        if names.is_empty() { tenants } else { format!("{tenants}: {}{more}", names.join(", ")) }
     }
 }
 
@@ -186,7 +188,7 @@ pub async fn listed(finder: &Finder<'_>, size: u64) -> Result<(Vec<Listed>, Vec<
         let entries = finder.bundle(tile).await?;
         let missing = entries.iter().filter(|entry| entry.is_none()).count();
         if missing > 0 {
-            let what = format!("{missing} entries from index {} on", tile * width);
+            let what = format!("{} from index {} on", amount(missing, "entry"), tile * width);
             gaps.push(NotChecked::gap(what, "they cannot be had again"));
         }
         let bytes = entries.iter().map(|entry| entry.as_deref().unwrap_or_default());

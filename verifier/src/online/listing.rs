@@ -7,6 +7,7 @@ use runseal_tlog::key::KeyName;
 use runseal_tlog::note::SignatureLine;
 use serde::Serialize;
 
+use crate::amount::amount;
 use crate::clock;
 use crate::history::{History, HistoryError, LogHistory};
 use crate::report_text::harmless;
@@ -57,7 +58,7 @@ pub fn render(
         }
     }
     if !json {
-        let _ = writeln!(out, "the store has {store_bytes} bytes, with all its logs");
+        let _ = writeln!(out, "the store has {}, with all its logs", amount(store_bytes, "byte"));
     }
     Ok(out)
 }
@@ -87,13 +88,16 @@ fn log<'a>(origin: &'a str, history: &LogHistory, store_bytes: u64) -> Result<Lo
 
 fn describe(line: &LogLine<'_>, out: &mut String) {
     let _ = writeln!(out, "{}", harmless(line.origin));
-    let _ = writeln!(
-        out,
-        "  {} entries verified, {} findings in them, {} fraud proofs",
-        line.entries,
-        line.findings,
-        line.fraud_proofs.len()
-    );
+    let entries = amount(line.entries, "entry");
+    let contradictions = match line.findings {
+        0 => "no contradiction between them".to_owned(),
+        found => format!("{} between them", amount(found, "contradiction")),
+    };
+    let _ = writeln!(out, "  {entries} verified, {contradictions}");
+    if !line.fraud_proofs.is_empty() {
+        let proofs = amount(line.fraud_proofs.len(), "fraud proof");
+        let _ = writeln!(out, "  the log signed two histories: {proofs} kept (--json shows the text)");
+    }
     for checkpoint in &line.checkpoints {
         let by = if checkpoint.cosigned_by.is_empty() {
             "no cosignature".to_owned()

@@ -18,9 +18,11 @@ use runseal_tlog::policy::PolicyWitness;
 use runseal_tlog::tile::TileNodes;
 use sha2::{Digest as _, Sha256};
 
+use crate::amount::amount;
 use crate::checkpoint::{self, NOTE_BYTES_MAX};
 use crate::clock;
 use crate::error::Failure;
+use crate::fraud::CONVICTED;
 use crate::history::{History, LogHistory};
 use crate::online::audit::Audited;
 use crate::online::blocking::blocking;
@@ -228,7 +230,7 @@ impl Comparison<'_> {
         let detail = if behind == 0 {
             format!("the same tree as {}, size {}", newest.who, newest.size)
         } else {
-            format!("an earlier state of {}: late by {behind} entries", newest.who)
+            format!("an earlier state of {}: late by {}", newest.who, amount(behind, "entry"))
         };
         self.report.passed(format!("{} agrees", older.who), detail);
     }
@@ -247,7 +249,7 @@ impl Comparison<'_> {
         let keys: Vec<_> = self.what.trust.policy.log_keys(&self.what.origin).collect();
         match proof.verify(keys) {
             Ok(_) => {
-                self.report.passed("fraud-proof", "the two signed checkpoints prove it to anybody");
+                self.report.failed("fraud-proof", CONVICTED);
                 if let Some(history) = self.history.clone() {
                     let text = proof.to_string();
                     blocking(move || history.keep_fraud(&text)).await??;

@@ -5,6 +5,8 @@ use runseal_evidence::entry::{Entry, EntryView, Recognised};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{Outcome, RunId, TenantId};
 
+use crate::amount::amount;
+
 /// What the log says of a run.
 #[derive(Clone, Debug)]
 pub struct Pinned {
@@ -85,10 +87,16 @@ impl Pinned {
     pub fn deleted(&self, why: &str) -> Finding {
         let detail = match (&self.seal, self.heads.last()) {
             (Some((Pin { index, records, .. }, outcome)), _) => {
-                format!("the log seals this run at index {index} ({records} records, {outcome}), but {why}")
+                format!(
+                    "the log seals this run at index {index} ({}, {outcome}), but {why}",
+                    amount(records, "record")
+                )
             }
             (None, Some(Pin { index, records, .. })) => {
-                format!("the log pins {records} records of this open run at index {index}, but {why}")
+                format!(
+                    "the log pins {} of this open run at index {index}, but {why}",
+                    amount(records, "record")
+                )
             }
             (None, None) => why.to_owned(),
         };

@@ -99,7 +99,7 @@ fn an_honest_export_is_sound_only_against_a_checkpoint_from_elsewhere() {
         fs::write(&note, signed(size as u64, root_of(&export.leaves[..size]))).unwrap();
         let anchored = check(&plane, &export.lines, &["--checkpoint", text(&note)]);
         assert_eq!(anchored.code, 0, "{size}: {}", anchored.show());
-        assert!(anchored.stdout.contains("the ends of 1 open runs"), "{}", anchored.stdout);
+        assert!(anchored.stdout.contains("the ends of 1 open run:"), "{}", anchored.stdout);
     }
     fs::write(&note, signed(2, root_of(&export.leaves[1..]))).unwrap();
     let fork = check(&plane, &export.lines, &["--checkpoint", text(&note)]);

@@ -20,3 +20,4 @@ mod records;
 mod server;
 mod watch;
 mod witnesses;
+mod words;

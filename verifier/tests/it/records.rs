@@ -207,7 +207,7 @@ fn a_run_pinned_many_times_is_held_against_every_pin() {
         assert_eq!((result.code, result.runs(RunEdited)), (1, vec!["long".to_owned()]), "{}", result.show());
         if let Some(after) = after {
             assert!(
-                result.stdout.contains(&format!("the first {after} records are as pinned")),
+                result.stdout.contains(&format!("up to record {after} all is as pinned")),
                 "{}",
                 result.stdout
             );

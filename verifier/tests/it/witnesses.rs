@@ -52,7 +52,7 @@ fn witnesses_that_agree_or_are_late_are_told_from_a_fork() {
         show(&two, &plane.note_by(size, &[2]));
         let late = compare(&plane, &policy, &[]);
         assert_eq!(late.code, 0, "{size}: {}", late.show());
-        assert!(late.stdout.contains(&format!("late by {} entries", 9 - size)), "{}", late.stdout);
+        assert!(late.stdout.contains(&format!("late by {}", 9 - size)), "{}", late.stdout);
     }
     let mut other = Plane::sample();
     other.entries.swap(0, 1);

@@ -10,6 +10,7 @@ use runseal_tlog::tile::TileNodes;
 use super::{Audit, Run};
 use crate::checkpoint::Signed;
 use crate::error::Failure;
+use crate::fraud::CONVICTED;
 use crate::history::Remembered;
 use crate::online::blocking::blocking;
 use crate::online::diagnose::{self, Diagnosis};
@@ -29,7 +30,7 @@ impl Run<'_> {
             }
             let detail = format!("two roots were signed for size {size}: {} and {root}", latest.root);
             self.contradiction(FindingKind::Fork, detail);
-            self.prove(&latest.note, &signed.note, Vec::new());
+            self.prove(&latest.note, &signed.note, Vec::new()).await?;
             self.diagnose(signed).await?;
             return Ok(false);
         }
@@ -49,7 +50,7 @@ impl Run<'_> {
                 let hashes =
                     blocking(move || FraudProof::hashes(size, size_now, &TileNodes::new(&kept, size_now)));
                 if let Ok(hashes) = hashes.await? {
-                    self.prove(&signed.note, &latest.note, hashes);
+                    self.prove(&signed.note, &latest.note, hashes).await?;
                 }
                 self.diagnose(signed).await?;
             }
@@ -76,16 +77,19 @@ impl Run<'_> {
     }
 
     /// Makes a fraud proof and believes it only once it stands by itself.
-    fn prove(&mut self, older: &Note, newer: &Note, hashes: Vec<NodeHash>) {
+    async fn prove(&mut self, older: &Note, newer: &Note, hashes: Vec<NodeHash>) -> Result<(), Failure> {
         let proof = FraudProof { hashes, older: older.clone(), newer: newer.clone() };
         let keys: Vec<_> = self.audit.trust.policy.log_keys(&self.audit.origin).collect();
         match proof.verify(keys) {
             Ok(_) => {
-                self.report.passed("fraud-proof", "the two signed checkpoints prove it to anybody");
+                self.report.failed("fraud-proof", CONVICTED);
+                let (history, text) = (self.history.clone(), proof.to_string());
+                blocking(move || history.keep_fraud(&text)).await??;
                 self.fraud = Some(proof);
             }
             Err(error) => self.report.skipped("fraud-proof", format!("none follows: {error}")),
         }
+        Ok(())
     }
 
     fn diagnosed(&mut self, diagnosis: Diagnosis) {
@@ -114,10 +118,6 @@ impl Run<'_> {
         let Audit { trust, source, origin, .. } = self.audit;
         let diagnosis = diagnose::rewritten(&self.history, &trust.policy, source, tree, origin).await?;
         self.diagnosed(diagnosis);
-        if let Some(fraud) = self.fraud.as_ref().map(ToString::to_string) {
-            let history = self.history.clone();
-            blocking(move || history.keep_fraud(&fraud)).await??;
-        }
         Ok(())
     }
 
@@ -148,7 +148,7 @@ impl Run<'_> {
                 );
                 self.contradiction(FindingKind::Fork, detail);
                 if let Ok(hashes) = FraudProof::hashes(latest.size, size, &TileNodes::new(tree, size)) {
-                    self.prove(&latest.note, &signed.note, hashes);
+                    self.prove(&latest.note, &signed.note, hashes).await?;
                 }
                 self.diagnose(signed).await?;
                 self.unchecked_after("entries and records", "the log contradicts what is remembered of it");

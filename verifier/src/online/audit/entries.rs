@@ -8,6 +8,7 @@ use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_tlog::bundle::BUNDLE_BYTES_MAX;
 
 use super::{LISTED_MAX, Run};
+use crate::amount::amount;
 use crate::checkpoint::Signed;
 use crate::error::Failure;
 use crate::history::Remembered;
@@ -59,7 +60,7 @@ impl Run<'_> {
                 return Ok(false);
             }
             Err(error) => {
-                self.report.failed("root", error.to_string());
+                self.report.skipped("root", error.to_string());
                 self.unchecked_after("entries and records", &error.to_string());
                 return Ok(false);
             }
@@ -123,12 +124,13 @@ impl Run<'_> {
         self.report.counts.entries = sum.entries;
         if sum.faults == 0 && sum.gapless {
             let EntrySum { entries, foreign, .. } = sum;
-            let others =
-                if foreign > 0 { format!(", {foreign} of them of other programs") } else { String::new() };
-            let detail = format!("{entries} new entries hash to their leaves{others}");
+            let others = if foreign > 0 { format!("; {foreign} of other programs") } else { String::new() };
+            let detail = format!("{}, each with the hash of its leaf{others}", amount(entries, "new entry"));
             self.report.passed("entries", detail);
+        } else if sum.faults == 0 {
+            self.report.skipped("entries", "not all of them could be had");
         } else {
-            let detail = format!("{} entries or tiles are not what they should be", sum.faults);
+            let detail = format!("{} in entries or tiles", amount(sum.faults, "fault"));
             self.report.failed("entries", detail);
         }
         Ok(unstored)
@@ -185,8 +187,8 @@ impl Run<'_> {
                 "each run has at most one seal, no head after it, and heads that grow",
             );
         } else {
-            self.report
-                .failed("seals-and-heads", format!("{} entries contradict others of their run", all.len()));
+            let detail = format!("{} between entries of one run", amount(all.len(), "contradiction"));
+            self.report.failed("seals-and-heads", detail);
             self.report.findings.extend(all);
         }
         Ok(())

@@ -16,7 +16,7 @@ use crate::online::finder::Finder;
 use crate::online::records::RecordSource;
 use crate::online::tree::SignedTree;
 use crate::online::walk::RunWalk;
-use crate::runs;
+use crate::runs::{self, RunsStanding};
 use crate::steps::{self, Held};
 
 impl Run<'_> {
@@ -86,8 +86,9 @@ impl Run<'_> {
         }
         self.report.counts.runs = runs;
         self.report.counts.records = records;
-        let after = (self.report.findings.len(), self.report.not_checked.len());
-        runs::close(&mut self.report, after == before, unpinned, signed);
+        let (findings, gaps) = (self.report.findings.len(), self.report.not_checked.len());
+        let standing = RunsStanding::of(findings > before.0, gaps > before.1);
+        runs::close(&mut self.report, standing, unpinned, signed);
         steps::close(&mut self.report, against.steps.as_deref(), steps);
         Ok(())
     }
