@@ -13,13 +13,17 @@ use rustix::event::{Timespec, epoll};
 
 use crate::logs::Plan;
 
+/// The shortest sleep for want of anything to send: a core that is woken more often does little else.
+const NAP_MIN: Duration = Duration::from_micros(100);
+
 /// When requests are sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Pace {
     /// The next one on every connection as soon as the last one is answered.
     Closed,
-    /// So many a second on average, at random moments (Poisson), answered or not. A request that
-    /// finds no free connection waits for one, and that wait counts.
+    /// So many a second on average, each due at a random moment (Poisson), whatever was answered by
+    /// then. Its time counts from that moment, also while it waits for a free connection or the
+    /// generator for a core.
     Open(f64),
 }
 
@@ -87,8 +91,7 @@ impl Connections {
                 }
                 Pace::Open(_) => {
                     while arrived < plan.len() && moments.next <= now - started {
-                        // A timer wakes late; what it delays was never asked of the witness.
-                        waiting.push_back(now);
+                        waiting.push_back(started + moments.next);
                         moments.advance();
                         arrived += 1;
                     }
@@ -100,7 +103,7 @@ impl Connections {
                 self.all[number].send(plan.request(sent), due);
                 sent += 1;
             }
-            let until = moments.next.saturating_sub(started.elapsed());
+            let until = moments.next.saturating_sub(started.elapsed()).max(NAP_MIN);
             let timeout = matches!(pace, Pace::Open(_)).then(|| Timespec {
                 tv_sec: until.as_secs().try_into().unwrap(),
                 tv_nsec: until.subsec_nanos().into(),
