@@ -155,13 +155,14 @@ fn signature_lines(lines: &[SignatureLine]) -> Answer {
     text(StatusCode::OK, body)
 }
 
-/// Says what was refused, by whose fault it was. Alarms are said where they are raised.
+/// Says what was refused, by whose fault it was. Alarms are said where they are raised, and stale clients
+/// where it is seen what they brought.
 fn report(witness: &Witness, call: Call, refusal: &Refusal) {
     let outcome = refusal.outcome().name();
     let budget = witness.log_budget();
     match refusal.blame() {
         Blame::Client => tracing::debug!(target: "client_error", ?call, outcome, reason = %refusal),
-        Blame::StaleClient => tracing::debug!(target: "stale_client", ?call, outcome, reason = %refusal),
+        Blame::StaleClient => {}
         Blame::Witness => {
             let Some(left_out) = budget.line(witness.clock().elapsed()) else { return };
             let cause = std::error::Error::source(refusal).map(ToString::to_string);

@@ -22,7 +22,7 @@ use crate::fetch::Fetcher;
 use crate::keys::{self, Cosigner, Keys};
 use crate::logs::LogSet;
 use crate::metrics::Metrics;
-use crate::server;
+use crate::server::{self, Limits};
 use crate::sources::{self, Sources};
 use crate::witness::{Parts, Witness};
 
@@ -91,7 +91,7 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<(), Failure> {
             // Every bastion connection drains at the same time as the listener's.
             let _ = tell.send(true);
         };
-        server::serve(listener, witness, stop).await;
+        server::serve(listener, witness, Limits::SERVED, stop).await;
         for bastion in bastions {
             let _ = bastion.await;
         }
@@ -230,7 +230,7 @@ fn allow_connections() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     /// Listener, database, runtime, and files being read.
     const OTHERS: u64 = 256;
-    let wanted = server::CONNECTIONS_MAX as u64 + OTHERS;
+    let wanted = Limits::SERVED.connections as u64 + OTHERS;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < wanted) {
         let current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));

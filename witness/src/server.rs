@@ -15,15 +15,26 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::http;
-use crate::patience::{Activity, Limits, Patient};
+use crate::patience::{self, Activity, Patient};
 use crate::witness::Witness;
 
-/// Most connections at once; more wait to be accepted.
-pub const CONNECTIONS_MAX: usize = 4096;
-/// How long a request's header may take, from its first byte.
-pub const HEADER_TIME: Duration = Duration::from_secs(5);
-/// How long a connection may say nothing between requests.
-pub const IDLE_TIME: Duration = Duration::from_secs(75);
+/// What clients may take up.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Most connections at once; more wait to be accepted.
+    pub connections: usize,
+    /// How long a request's header may take, from its first byte.
+    pub header: Duration,
+    /// How long a connection may say nothing between requests, or leave an answer unread.
+    pub idle: Duration,
+}
+
+impl Limits {
+    /// Those that a witness serves within.
+    pub const SERVED: Self =
+        Self { connections: 4096, header: Duration::from_secs(5), idle: Duration::from_secs(75) };
+}
+
 /// How long what is in flight may take to finish once the server is told to stop.
 pub const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// No limit, within what a clock can add.
@@ -37,9 +48,14 @@ const HEADER_BYTES_MAX: u32 = 16 * 1024;
 /// How long to wait after the system refused a connection, which it does when files run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves until `stop` resolves, then finishes what is in flight.
-pub async fn serve(listener: TcpListener, witness: Arc<Witness>, stop: impl Future<Output = ()>) {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+/// Serves within `limits` until `stop` resolves, then finishes what is in flight.
+pub async fn serve(
+    listener: TcpListener,
+    witness: Arc<Witness>,
+    limits: Limits,
+    stop: impl Future<Output = ()>,
+) {
+    let slots = Arc::new(Semaphore::new(limits.connections));
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
     loop {
@@ -54,7 +70,7 @@ pub async fn serve(listener: TcpListener, witness: Arc<Witness>, stop: impl Futu
             let _slot = slot;
             let connections = &witness.metrics().connections;
             connections.fetch_add(1, Ordering::Relaxed);
-            connection(stream, peer, Arc::clone(&witness), watcher).await;
+            connection(stream, peer, Arc::clone(&witness), limits, watcher).await;
             connections.fetch_sub(1, Ordering::Relaxed);
         });
     }
@@ -80,12 +96,18 @@ async fn accept(
     }
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, witness: Arc<Witness>, watcher: Watcher) {
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    witness: Arc<Witness>,
+    limits: Limits,
+    watcher: Watcher,
+) {
     // Answers are small and complete; waiting to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
-    let ended = match speaks_http2(&stream).await {
-        Some(true) => serve_http2(stream, witness, watcher, Some(IDLE_TIME)).await,
-        Some(false) => serve_http1(stream, witness, watcher).await,
+    let ended = match speaks_http2(&stream, limits.header).await {
+        Some(true) => serve_http2(stream, witness, watcher, Some(limits.idle)).await,
+        Some(false) => serve_http1(stream, witness, limits, watcher).await,
         None => return,
     };
     if let Err(error) = ended {
@@ -93,9 +115,14 @@ async fn connection(stream: TcpStream, peer: SocketAddr, witness: Arc<Witness>, 
     }
 }
 
-async fn serve_http1(stream: TcpStream, witness: Arc<Witness>, watcher: Watcher) -> hyper::Result<()> {
+async fn serve_http1(
+    stream: TcpStream,
+    witness: Arc<Witness>,
+    limits: Limits,
+    watcher: Watcher,
+) -> hyper::Result<()> {
     let activity = Arc::new(Activity::default());
-    let limits = Limits { idle: IDLE_TIME, header: Some(HEADER_TIME) };
+    let limits = patience::Limits { idle: limits.idle, header: Some(limits.header) };
     let io = TokioIo::new(Patient::new(stream, limits, Arc::clone(&activity)));
     let service = service_fn(move |request| {
         let (witness, in_request) = (Arc::clone(&witness), activity.begin());
@@ -125,7 +152,7 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let activity = Arc::new(Activity::default());
-    let limits = Limits { idle: idle.unwrap_or(FOR_EVER), header: None };
+    let limits = patience::Limits { idle: idle.unwrap_or(FOR_EVER), header: None };
     let io = TokioIo::new(Patient::new(stream, limits, Arc::clone(&activity)));
     let service = service_fn(move |request| {
         let (witness, in_request) = (Arc::clone(&witness), activity.begin());
@@ -146,7 +173,7 @@ where
 }
 
 /// Whether a client starts with HTTP/2's preface; `None` when it says nothing in time.
-async fn speaks_http2(stream: &TcpStream) -> Option<bool> {
+async fn speaks_http2(stream: &TcpStream, time: Duration) -> Option<bool> {
     /// No HTTP/1 method starts like this one.
     const PREFACE: &[u8] = b"PRI";
     let peek = async {
@@ -161,5 +188,5 @@ async fn speaks_http2(stream: &TcpStream) -> Option<bool> {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(HEADER_TIME, peek).await.ok().flatten()
+    tokio::time::timeout(time, peek).await.ok().flatten()
 }

@@ -30,6 +30,9 @@ const DECISIONS_MAX: usize = 16;
 /// A full disk fails every request; its operator is told ten times a second, not ten thousand.
 const LOG_LINES_A_SECOND: u64 = 10;
 
+/// Clients that are behind come and come again, and anybody can repeat what a log once signed.
+const STALE_LINES_A_SECOND: u64 = 1;
+
 /// What a witness is made of.
 pub struct Parts {
     /// Its keys.
@@ -58,15 +61,26 @@ pub struct Witness {
     metrics: Arc<Metrics>,
     evidence: Option<Evidence>,
     log_budget: Budget,
+    stale_budget: Budget,
+    smaller_budget: Budget,
 }
 
 impl Witness {
     /// Puts a witness together.
     pub fn new(parts: Parts) -> Self {
         let Parts { keys, logs, store, commits, clock, metrics, evidence } = parts;
-        let log_budget = Budget::new(LOG_LINES_A_SECOND);
-        let (keys, no_logs) = (Arc::new(keys), RwLock::default());
-        let witness = Self { keys, logs: no_logs, store, commits, clock, metrics, evidence, log_budget };
+        let witness = Self {
+            keys: Arc::new(keys),
+            logs: RwLock::default(),
+            store,
+            commits,
+            clock,
+            metrics,
+            evidence,
+            log_budget: Budget::new(LOG_LINES_A_SECOND),
+            stale_budget: Budget::new(STALE_LINES_A_SECOND),
+            smaller_budget: Budget::new(STALE_LINES_A_SECOND),
+        };
         witness.follow(logs);
         witness
     }
@@ -164,6 +178,9 @@ impl Witness {
         }
         let new = signed.checkpoint().size();
         if old_size > new {
+            // Which size was cosigned only tells how loudly to say it.
+            let cosigned = self.store.head(log.origin()).map_or(0, |head| head.size);
+            self.say_stale(log, old_size, new, cosigned);
             return Err(Refusal::OldSizeAboveNew { old: old_size, new });
         }
         Ok(Submission { log: Arc::clone(log), old_size, proof, signed, tree_hashes: None })
@@ -184,6 +201,8 @@ impl Witness {
                 if let Some(contradiction) = told.then(|| Contradiction::of(&head, submission)).flatten() {
                     let hashes = submission.fraud_hashes(&head);
                     self.raise(log, signed, contradiction, hashes).await;
+                } else if matches!(refusal, Refusal::Conflict { .. }) {
+                    self.say_stale(log, submission.old_size, checkpoint.size(), head.size);
                 }
                 return Err(refusal);
             }
@@ -202,6 +221,22 @@ impl Witness {
             }
         }
         Err(Refusal::Busy)
+    }
+
+    /// Says that a client starts from another size than the one cosigned. Nearly always it is behind,
+    /// which contradicts nothing; but a log that was rebuilt or restored from a copy starts like this too.
+    fn say_stale(&self, log: &Log, old_size: u64, size: u64, cosigned: u64) {
+        let origin = log.origin();
+        let smaller = size < cosigned;
+        let budget = if smaller { &self.smaller_budget } else { &self.stale_budget };
+        let Some(left_out) = budget.line(self.clock.elapsed()) else { return };
+        if smaller {
+            tracing::warn!(target: "stale_client", origin, old_size, size, cosigned, left_out,
+                "a checkpoint smaller than the one cosigned: an old one, or the log went back");
+        } else {
+            tracing::info!(target: "stale_client", origin, old_size, size, cosigned, left_out,
+                "a client starts from another size than the one cosigned");
+        }
     }
 
     /// Signs with every key. What is signed is printed from what was parsed: should this parser and

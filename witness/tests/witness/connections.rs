@@ -6,19 +6,24 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use runseal_tlog::key::Algorithm;
+use runseal_witness::server::Limits;
 
 use crate::harness::{NOW, Served, TestClock, log_set, new_store, witness, witness_keys};
 use crate::testlog::TestLog;
 use crate::wire::{get, parse_answer, post, request};
 
 fn served() -> (tempfile::TempDir, TestLog, Served) {
+    served_within(Limits::SERVED)
+}
+
+fn served_within(limits: Limits) -> (tempfile::TempDir, TestLog, Served) {
     let folder = tempfile::tempdir().unwrap();
     let mut log = TestLog::new("log.example/clients", 1);
     log.grow(40, "");
     let keys = witness_keys(&[Algorithm::CosignatureEd25519]);
     let logs = log_set(&log.list(), &keys);
     let store = new_store(&folder.path().join("state.redb"), &keys);
-    let served = Served::start(witness(keys, logs, store, TestClock::at(NOW)));
+    let served = Served::within(limits, witness(keys, logs, store, TestClock::at(NOW)));
     (folder, log, served)
 }
 
@@ -200,4 +205,58 @@ fn methods_paths_and_invented_names_are_answered_without_new_series() {
     {
         assert!(page.text().contains(expected), "{expected}\n{}", page.text());
     }
+}
+
+const ASK: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: w\r\n\r\n";
+
+/// Whether an answer to [`ASK`] comes in the time.
+fn answered_within(stream: &mut TcpStream, time: Duration) -> bool {
+    stream.set_read_timeout(Some(time)).unwrap();
+    let mut answer = [0; 1024];
+    stream.read(&mut answer).is_ok_and(|read| answer[..read].starts_with(b"HTTP/1.1 200"))
+}
+
+#[test]
+fn connections_over_the_limit_wait_until_another_one_ends() {
+    assert_eq!(Limits::SERVED.connections, 4096);
+    let (_folder, _, served) = served_within(Limits { connections: 3, ..Limits::SERVED });
+    let mut held: Vec<TcpStream> = (0..3).map(|_| connect(served.address)).collect();
+    for stream in &mut held {
+        stream.write_all(ASK).unwrap();
+        assert!(answered_within(stream, Duration::from_secs(20)));
+    }
+    let mut over = connect(served.address);
+    over.write_all(ASK).unwrap();
+    assert!(!answered_within(&mut over, Duration::from_millis(500)), "a fourth one is served");
+    // Those that are in are served on.
+    held[2].write_all(ASK).unwrap();
+    assert!(answered_within(&mut held[2], Duration::from_secs(20)));
+    drop(held.remove(0));
+    assert!(answered_within(&mut over, Duration::from_secs(20)));
+}
+
+#[test]
+fn a_client_that_never_reads_its_answers_is_let_go() {
+    const ASKED: usize = 8_000;
+    let idle = Duration::from_secs(1);
+    let (_folder, _, served) = served_within(Limits { idle, ..Limits::SERVED });
+    let open = || {
+        let page = get(served.address, "/metrics");
+        let line = page.text().lines().find(|line| line.starts_with("runseal_witness_connections "));
+        line.unwrap().ends_with(" 2")
+    };
+    let mut silent = connect(served.address);
+    // Their answers are more than any socket's buffers hold. Nor does the witness read on for ever.
+    silent.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let asked = "GET /metrics HTTP/1.1\r\nhost: w\r\n\r\n".repeat(ASKED);
+    let _ = silent.write_all(asked.as_bytes());
+    let started = Instant::now();
+    assert!(open(), "it is let go before its time");
+    while open() {
+        assert!(started.elapsed() < Duration::from_secs(15), "it is still there");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let (answers, _) = until_closed(&mut silent);
+    let answers = answers.windows(12).filter(|bytes| bytes == b"HTTP/1.1 200").count();
+    assert!((1..ASKED).contains(&answers), "{answers} answers were sent");
 }

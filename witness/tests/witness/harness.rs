@@ -14,7 +14,7 @@ use runseal_witness::evidence::Evidence;
 use runseal_witness::keys::Keys;
 use runseal_witness::logs::{self, LogSet};
 use runseal_witness::metrics::Metrics;
-use runseal_witness::server;
+use runseal_witness::server::{self, Limits};
 use runseal_witness::state::Store;
 use runseal_witness::witness::{Parts, Witness};
 use tokio::net::TcpListener;
@@ -104,6 +104,10 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(witness: Arc<Witness>) -> Self {
+        Self::within(Limits::SERVED, witness)
+    }
+
+    pub(crate) fn within(limits: Limits, witness: Arc<Witness>) -> Self {
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -112,7 +116,7 @@ impl Served {
             runtime.block_on(async {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 tell.send(listener.local_addr().unwrap()).unwrap();
-                server::serve(listener, witness, async {
+                server::serve(listener, witness, limits, async {
                     let _ = stopped.await;
                 })
                 .await;

@@ -15,6 +15,7 @@ mod moving;
 mod place;
 mod pull;
 mod races;
+mod said;
 mod secrets;
 mod testlog;
 mod vectors;
