@@ -20,7 +20,7 @@ use runseal::evidence::name::{Base, Kind, RunId, TenantId};
 use runseal::evidence::record::RecordDraft;
 use runseal::tlog::checkpoint::Checkpoint;
 use runseal::tlog::key::{Algorithm, KeyName, SignerKey};
-use runseal::{CreateOptions, Journal, Tenant};
+use runseal::{CreateOptions, Journal, OpenOptions, Tenant};
 use sha2::{Digest, Sha256};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -224,7 +224,7 @@ fn crash(plane: &Path, idle: Duration) -> Outcome<()> {
 }
 
 fn check(plane: &Path) -> Outcome<()> {
-    let journal = Journal::open(plane)?;
+    let journal = Journal::open_with(plane, &OpenOptions::for_check())?;
     let tenant = bench(&journal)?;
     let before = hashing_rate();
     let start = Instant::now();

@@ -184,5 +184,6 @@ impl Progress<'_> {
     }
 }
 
-/// Rows between two calls of the caller's progress.
-const PROGRESS_ROWS: u64 = 1024;
+/// Rows between two calls of the caller's progress. Each wakes the caller's thread, which takes a processor from the
+/// threads that check.
+const PROGRESS_ROWS: u64 = 1 << 16;

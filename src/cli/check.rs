@@ -5,7 +5,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
 use super::{CliError, Exit, check_steps::check_steps, output::Output, plane::PlaneArgs};
 use crate::{
-    CheckPart, CheckProgress, CheckReport, Corruption, Journal, RebuildError, RebuildReport,
+    CheckPart, CheckProgress, CheckReport, Corruption, Journal, OpenOptions, RebuildError, RebuildReport,
     evidence::name::TenantId, serve::DIRECTORY,
 };
 
@@ -39,7 +39,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
-    let mut journal = args.plane.open()?;
+    let options = args.plane.options(OpenOptions::for_check());
+    let mut journal = Journal::open_with(&args.plane.dir, &options)?;
     let mut logs: Vec<Option<TenantId>> = match &args.tenant {
         Some(tenant) if !journal.tenants()?.contains(tenant) => {
             return Err(CliError::UnknownTenant { tenant: tenant.clone() });
@@ -58,7 +59,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
             // Nobody else may use the journal while it is rebuilt, this process included.
             drop(journal);
             let rebuilt = rebuild(args, log.as_ref(), output)?;
-            journal = args.plane.open()?;
+            journal = Journal::open_with(&args.plane.dir, &options)?;
             if rebuilt {
                 contradiction = check(&journal, log.as_ref(), output)?;
             }
@@ -98,7 +99,8 @@ fn check(journal: &Journal, log: Option<&TenantId>, output: &Output) -> Result<O
 
 /// Makes anew what is derived, and answers whether it could: from damaged evidence nothing is made.
 fn rebuild(args: &Args, log: Option<&TenantId>, output: &Output) -> Result<bool, CliError> {
-    let (dir, options, name) = (&args.plane.dir, args.plane.options(), name(log));
+    let (dir, name) = (&args.plane.dir, name(log));
+    let options = args.plane.options(OpenOptions::default());
     let report = with_bar(name, output, |progress| match log {
         Some(tenant) => Journal::rebuild_indexes(dir, &options, tenant, progress),
         None => Journal::rebuild_directory(dir, &options),

@@ -15,9 +15,9 @@ pub(super) struct PlaneArgs {
     #[arg(long, env = "RUNSEAL_DIR", value_name = "DIR")]
     pub(super) dir: PathBuf,
 
-    /// Memory for pages of the database, in MiB.
-    #[arg(long, env = "RUNSEAL_CACHE_MIB", value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) cache_mib: u16,
+    /// Memory for pages of the database, in MiB [default: 64; 4 to check it, which reads every page once].
+    #[arg(long, env = "RUNSEAL_CACHE_MIB", value_name = "MIB", value_parser = clap::value_parser!(u16).range(1..))]
+    cache_mib: Option<u16>,
 }
 
 /// Which tenant of which plane.
@@ -56,11 +56,11 @@ impl LogArgs {
 impl PlaneArgs {
     /// Opens the journal, which stays locked against other processes until it is dropped.
     pub(super) fn open(&self) -> Result<Journal, CliError> {
-        Ok(Journal::open_with(&self.dir, &self.options())?)
+        Ok(Journal::open_with(&self.dir, &self.options(OpenOptions::default()))?)
     }
 
-    /// How it is opened.
-    pub(super) fn options(&self) -> OpenOptions {
-        OpenOptions { cache_bytes: usize::from(self.cache_mib) << 20 }
+    /// How it is opened, where nothing else is asked for as by `default`.
+    pub(super) fn options(&self, default: OpenOptions) -> OpenOptions {
+        self.cache_mib.map_or(default, |mib| OpenOptions { cache_bytes: usize::from(mib) << 20 })
     }
 }

@@ -20,6 +20,9 @@ pub(super) fn merge<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         Direction::Descending => own > below,
     };
     let mut own = own.peekable();
+    if own.peek().is_none() {
+        return below.scan(range, direction, visit);
+    }
     let mut stopped = false;
     below.scan(range, direction, &mut |key, value| {
         let mut show = || {

@@ -163,13 +163,55 @@ impl RedbEngine {
 }
 
 fn apply(rows: &mut Table<'_, &[u8], &[u8]>, writes: &Writes) -> Result<(), EngineError> {
-    for (key, value) in writes {
+    let mut groups = PageGroups::default();
+    let (first, later): (Vec<_>, Vec<_>) = writes.iter().partition(|(key, value)| {
+        let value_bytes = value.as_ref().map_or(0, Vec::len);
+        groups.goes_first(key.len() + value_bytes)
+    });
+    for (key, value) in first.into_iter().chain(later) {
         match value {
             Some(value) => drop(rows.insert(key.as_slice(), value.as_slice())?),
             None => drop(rows.remove(key.as_slice())?),
         }
     }
     Ok(())
+}
+
+/// Which rows are written first, of rows in order.
+///
+/// A page that is full is cut in the middle. Were rows that follow each other written in order, each page would stay
+/// half empty for ever, as the next row goes to the one behind it. So of the rows that fit a page, those that one half
+/// holds are written first, which cuts the pages, and then the others, which fill them. Rows of about one size take
+/// up 0.8 to 0.9 of the pages then, and not half of them.
+#[derive(Debug, Default)]
+struct PageGroups {
+    /// Rows of the group seen so far, and how many it has: as many as fit a page, or of small ones a part of these.
+    seen: usize,
+    rows: usize,
+    /// How many of them wait, every other one from the second on.
+    later: usize,
+}
+
+/// Bytes of a page of the tree, and those that it needs for itself and for each row.
+const PAGE_BYTES: usize = 4096;
+const PAGE_HEAD_BYTES: usize = 4;
+const PAGE_ROW_BYTES: usize = 8;
+/// Small groups keep in step with the pages, and with a batch that is small.
+const GROUP_ROWS_MAX: usize = 16;
+
+impl PageGroups {
+    /// Whether the next row, of so many bytes, is written first.
+    fn goes_first(&mut self, bytes: usize) -> bool {
+        if self.seen == self.rows {
+            let fit = (PAGE_BYTES - PAGE_HEAD_BYTES) / (PAGE_ROW_BYTES + bytes);
+            let rows = fit.clamp(1, GROUP_ROWS_MAX);
+            // What else lies in a page moves the cut by a row.
+            *self = Self { seen: 0, rows, later: rows.saturating_sub(2) / 2 };
+        }
+        let waits = self.seen % 2 == 1 && self.seen / 2 < self.later;
+        self.seen += 1;
+        !waits
+    }
 }
 
 /// A transaction that is written while it is decided on. What does not fit the cache waits in the file.
@@ -247,6 +289,36 @@ fn scan(
         let (key, value) = row?;
         if visit(key.value(), value.value()).is_break() {
             return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::redb::ReadableTableMetadata as _;
+
+    use super::*;
+
+    /// Of the bytes of all pages, how many hundredths rows take up.
+    fn filled(value_bytes: usize) -> u64 {
+        let engine = RedbEngine::in_memory().unwrap();
+        // What lies behind the rows, as other tables do.
+        let behind = (0..200u32).map(|row| ((u32::MAX - row).to_be_bytes().to_vec(), Some(vec![7; 60])));
+        engine.commit(behind.collect()).unwrap();
+        for batch in 0..20u32 {
+            let row = |row: u32| ((batch * 1000 + row).to_be_bytes().to_vec(), Some(vec![7; value_bytes]));
+            engine.commit((0..1000).map(row).collect()).unwrap();
+        }
+        let rows = engine.database().begin_read().unwrap().open_table(ROWS).unwrap();
+        let stats = rows.stats().unwrap();
+        (stats.stored_bytes() + stats.metadata_bytes()) * 100 / (stats.leaf_pages() * PAGE_BYTES as u64)
+    }
+
+    #[test]
+    fn rows_that_follow_each_other_fill_the_pages_that_they_are_in() {
+        for value_bytes in [40, 100, 200, 300, 400, 440, 600, 900] {
+            let filled = filled(value_bytes);
+            assert!(filled > 80, "rows of {value_bytes} bytes: {filled} in a hundred");
         }
     }
 }
