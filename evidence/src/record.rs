@@ -288,6 +288,8 @@ fn check_size(bytes: usize) -> Result<(), RecordError> {
 }
 
 /// Reads a record of this version's shape, and its version.
+#[expect(clippy::inline_always, reason = "called once; a record's view is large to hand over")]
+#[inline(always)]
 fn read(raw: &[u8]) -> Result<(RecordView<'_>, u64), RecordFault> {
     let mut members = Members { raw, envelope: Envelope::open(raw)?, taken: 0 };
     let at = members.text("at")?.parse()?;
@@ -326,8 +328,8 @@ struct Members<'a> {
     taken: usize,
 }
 
+#[expect(clippy::inline_always, reason = "names are known to the calls that pass them on, as Envelope asks")]
 impl<'a> Members<'a> {
-    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
     #[inline(always)]
     fn value(&mut self, expected: &'static str) -> Result<&'a str, RecordFault> {
         match self.next(expected)? {
@@ -336,7 +338,6 @@ impl<'a> Members<'a> {
         }
     }
 
-    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
     #[inline(always)]
     fn next(&mut self, name: &'static str) -> Result<Option<&'a str>, RecordFault> {
         let value = self.envelope.value(name)?;
@@ -344,13 +345,11 @@ impl<'a> Members<'a> {
         Ok(value)
     }
 
-    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
     #[inline(always)]
     fn text(&mut self, member: &'static str) -> Result<Cow<'a, str>, RecordFault> {
         self.optional_text(member)?.ok_or_else(|| self.misplaced(member))
     }
 
-    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
     #[inline(always)]
     fn optional_text(&mut self, member: &'static str) -> Result<Option<Cow<'a, str>>, RecordFault> {
         if !self.envelope.is_next(member) {
@@ -366,7 +365,6 @@ impl<'a> Members<'a> {
         }
     }
 
-    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
     #[inline(always)]
     fn integer(&mut self, member: &'static str) -> Result<u64, RecordFault> {
         if let Some(integer) = self.envelope.integer(member) {

@@ -21,13 +21,14 @@ pub(crate) struct Envelope<'a> {
     scanner: Scanner<'a>,
 }
 
+#[expect(clippy::inline_always, reason = "where a name is known, comparing it is a word or two, and no call")]
 impl<'a> Envelope<'a> {
+    #[inline(always)]
     pub(crate) fn open(bytes: &'a [u8]) -> Result<Self, JsonError> {
         Ok(Self { scanner: Scanner::open(bytes, Form::Compact)? })
     }
 
     /// The value of the member called `name` if it stands next, else `None` and nothing is passed.
-    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
     #[inline(always)]
     pub(crate) fn value(&mut self, name: &str) -> Result<Option<&'a str>, JsonError> {
         if !self.pass_name(name) {
@@ -40,7 +41,6 @@ impl<'a> Envelope<'a> {
 
     /// Passes the member called `name` if it stands next and its value is a scalar spelled as `value`. Else `false`,
     /// and nothing is passed.
-    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
     #[inline(always)]
     pub(crate) fn pass(&mut self, name: &str, value: &str) -> bool {
         let before = self.scanner.at;
@@ -54,11 +54,13 @@ impl<'a> Envelope<'a> {
 
     /// The characters of the member called `name` if it stands next and is a string, else `None` and nothing is
     /// passed.
-    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
     #[inline(always)]
     pub(crate) fn text(&mut self, name: &str) -> Result<Option<Cow<'a, str>>, JsonError> {
         if !self.pass_string_name(name) {
             return Ok(None);
+        }
+        if let Some(plain) = self.scanner.plain_string() {
+            return Ok(Some(Cow::Borrowed(plain)));
         }
         let capacity = TEXT_CAPACITY.min(self.scanner.bytes.len() - self.scanner.at);
         self.scanner.string(Decode::Yes { capacity }).map(Some)
@@ -66,7 +68,6 @@ impl<'a> Envelope<'a> {
 
     /// What stands between the quotes of the member called `name` if it stands next and is a string of `N` bytes,
     /// else `None`. Whether those bytes are characters that stand for themselves is for the caller to see.
-    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
     #[inline(always)]
     pub(crate) fn quoted<const N: usize>(&mut self, name: &str) -> Option<&'a [u8; N]> {
         if !self.pass_string_name(name) {
@@ -79,7 +80,6 @@ impl<'a> Envelope<'a> {
 
     /// The member called `name` if it stands next and is an integer from 0 to 2^64-1 in plain digits, else `None` and
     /// nothing is passed.
-    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
     #[inline(always)]
     pub(crate) fn integer(&mut self, name: &str) -> Option<u64> {
         let before = self.scanner.at;
@@ -97,7 +97,6 @@ impl<'a> Envelope<'a> {
     }
 
     /// Whether the next member may be called `name`: `false` is certain.
-    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
     #[inline(always)]
     pub(crate) fn is_next(&self, name: &str) -> bool {
         // The first characters tell nearly all names apart, without a call to compare them.
@@ -117,7 +116,6 @@ impl<'a> Envelope<'a> {
         self.scanner.string_into(out).map(|()| true)
     }
 
-    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
     #[inline(always)]
     fn pass_string_name(&mut self, name: &str) -> bool {
         let before = self.scanner.at;
@@ -128,7 +126,6 @@ impl<'a> Envelope<'a> {
         is_string
     }
 
-    #[expect(clippy::inline_always, reason = "a name known here is compared without a call")]
     #[inline(always)]
     fn pass_name(&mut self, name: &str) -> bool {
         let bracket = if self.scanner.at == 0 { b'{' } else { b',' };

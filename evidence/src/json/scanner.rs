@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
+
 use super::{DEPTH_MAX, JsonError, JsonFault, string::Decode};
 
 /// Which texts a scanner lets through.
@@ -21,11 +23,12 @@ pub(super) struct Scanner<'a> {
     pub(super) at: usize,
     pub(super) form: Form,
     pub(super) out: String,
-    /// The member names of all open objects, outermost first, each with its offset.
-    names: Vec<(Cow<'a, str>, usize)>,
+    /// The member names of all open objects, outermost first.
+    names: SmallVec<[Name; FEW]>,
 }
 
 impl<'a> Scanner<'a> {
+    #[inline]
     pub(super) fn open(input: &'a [u8], form: Form) -> Result<Self, JsonError> {
         let text = match std::str::from_utf8(input) {
             Ok(text) => text,
@@ -34,12 +37,17 @@ impl<'a> Scanner<'a> {
         if text.starts_with('\u{feff}') {
             return Err(JsonError { offset: 0, fault: JsonFault::ByteOrderMark });
         }
-        Ok(Self { text, bytes: input, at: 0, form, out: String::new(), names: Vec::new() })
+        Ok(Self::of(text, form))
+    }
+
+    #[inline]
+    fn of(text: &'a str, form: Form) -> Self {
+        Self { text, bytes: text.as_bytes(), at: 0, form, out: String::new(), names: SmallVec::new() }
     }
 
     /// Passes over one value of any depth up to the limit.
     pub(super) fn value(&mut self) -> Result<(), JsonError> {
-        let mut open: Vec<Open> = Vec::new();
+        let mut open: SmallVec<[Open; FEW]> = SmallVec::new();
         loop {
             // A value starts here.
             self.space()?;
@@ -48,7 +56,7 @@ impl<'a> Scanner<'a> {
                     self.enter(open.len())?;
                     if !self.closes(b'}')? {
                         open.push(Open::Object { names_from: self.names.len() });
-                        self.name()?;
+                        self.pass_name()?;
                         continue;
                     }
                 }
@@ -77,7 +85,7 @@ impl<'a> Scanner<'a> {
                     }
                     Some(&mut Open::Object { names_from }) => {
                         if self.goes_on(b'}', "',' or '}'")? {
-                            self.name()?;
+                            self.pass_name()?;
                             break;
                         }
                         self.leave(names_from)?;
@@ -103,7 +111,8 @@ impl<'a> Scanner<'a> {
             return Ok(members);
         }
         loop {
-            let name = self.name()?;
+            let name = self.pass_name()?;
+            let name = self.decoded(name);
             self.space()?;
             self.out.clear();
             let start = self.at;
@@ -176,34 +185,52 @@ impl<'a> Scanner<'a> {
     }
 
     /// Passes a member's name and colon.
-    fn name(&mut self) -> Result<Cow<'a, str>, JsonError> {
+    fn pass_name(&mut self) -> Result<Name, JsonError> {
         self.space()?;
         let start = self.at;
         if self.bytes.get(start) != Some(&b'"') {
             return Err(self.unexpected("a member name"));
         }
-        let name = self.string(Decode::Yes { capacity: 0 })?;
-        self.names.push((name.clone(), start));
+        self.string(Decode::No)?;
+        let name = Name { start, end: self.at };
+        self.names.push(name);
         self.space()?;
         self.expect(b':', "':'")?;
         Ok(name)
     }
 
+    /// What stands between the quotes of a name.
+    fn quoted(&self, name: Name) -> &'a str {
+        &self.text[name.start + 1..name.end - 1]
+    }
+
+    /// The characters of a name.
+    fn decoded(&self, name: Name) -> Cow<'a, str> {
+        let quoted = self.quoted(name);
+        if !quoted.contains('\\') {
+            return Cow::Borrowed(quoted);
+        }
+        let mut scanner = Self::of(&self.text[name.start..name.end], Form::Any);
+        scanner.string(Decode::Yes { capacity: quoted.len() }).expect("the string was passed before")
+    }
+
     /// Leaves an object: its names must differ. Of several repetitions the first is named.
     fn leave(&mut self, names_from: usize) -> Result<(), JsonError> {
-        let names = &mut self.names[names_from..];
-        // Most objects have few names: comparing each pair is cheaper than sorting, and finds as much.
-        let few = names.len() <= PAIRED_MAX
-            && (1..names.len()).all(|at| names[..at].iter().all(|(name, _)| *name != names[at].0));
-        if few {
-            self.names.truncate(names_from);
-            return Ok(());
-        }
-        names.sort_unstable();
-        let repeated = names.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| &pair[1]);
-        if let Some((name, offset)) = repeated.min_by_key(|(_, offset)| *offset) {
-            let fault = JsonFault::DuplicateMember { name: name.clone().into_owned() };
-            return Err(JsonError { offset: *offset, fault });
+        let names = &self.names[names_from..];
+        // The compact form has one spelling for each name. Most objects have few names: comparing each pair is cheaper
+        // than sorting, and finds as much.
+        let few = self.form == Form::Compact
+            && names.len() <= PAIRED_MAX
+            && (1..names.len())
+                .all(|at| names[..at].iter().all(|name| self.quoted(*name) != self.quoted(names[at])));
+        if !few {
+            let mut names: Vec<_> = names.iter().map(|name| (self.decoded(*name), name.start)).collect();
+            names.sort_unstable();
+            let repeated = names.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| &pair[1]);
+            if let Some((name, offset)) = repeated.min_by_key(|(_, offset)| *offset) {
+                let fault = JsonFault::DuplicateMember { name: name.clone().into_owned() };
+                return Err(JsonError { offset: *offset, fault });
+            }
         }
         self.names.truncate(names_from);
         Ok(())
@@ -294,8 +321,19 @@ impl<'a> Scanner<'a> {
     }
 }
 
+/// Most payloads have no more open objects and arrays at once, and no more member names: these need no memory of
+/// their own.
+const FEW: usize = 4;
+
 /// Member names of one object that are compared pair by pair.
 const PAIRED_MAX: usize = 8;
+
+/// From where to where a member's name stands, quotes included.
+#[derive(Clone, Copy)]
+pub(super) struct Name {
+    start: usize,
+    end: usize,
+}
 
 /// An array or object that has been entered and not left.
 #[derive(Clone, Copy)]

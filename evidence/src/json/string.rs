@@ -26,6 +26,19 @@ enum Stopped {
 }
 
 impl<'a> Scanner<'a> {
+    /// Passes the string that starts here, in a compact text, where it has no escapes; else nothing is passed.
+    #[inline]
+    pub(super) fn plain_string(&mut self) -> Option<&'a str> {
+        debug_assert!(self.form == Form::Compact);
+        let start = self.at + 1;
+        let end = start + plain_length(&self.bytes[start..]);
+        if self.bytes.get(end) != Some(&b'"') {
+            return None;
+        }
+        self.at = end + 1;
+        Some(&self.text[start..end])
+    }
+
     /// Passes the string that starts here. Gives its characters where `decode` asks for them, else anything.
     pub(super) fn string(&mut self, decode: Decode) -> Result<Cow<'a, str>, JsonError> {
         let start = self.at;
