@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::log::Watchers;
+use crate::log::{Opened, Watchers};
 use crate::plane::Plane;
 use crate::store::{Ack, Committer, Engine, EngineError, Limits, Overlay, Read, Scope, StoreError};
 
@@ -16,6 +16,8 @@ pub(crate) struct Shared {
     pub(crate) signing: Mutex<()>,
     /// Who waits for a checkpoint to be published.
     pub(crate) watchers: Watchers,
+    /// The checkpoints that readers are shown, as last verified.
+    pub(crate) opened: Opened,
 }
 
 /// What a caller does when the queue is full.
@@ -36,6 +38,7 @@ impl Shared {
             plane: Arc::new(plane),
             signing: Mutex::new(()),
             watchers: Watchers::default(),
+            opened: Opened::default(),
         })
     }
 

@@ -169,6 +169,11 @@ pub(crate) fn published(
     stored(rows, scope, PUBLISHED, key)
 }
 
+/// The checkpoint that is shown, as stored: not verified.
+pub(crate) fn published_bytes(rows: &dyn Read, scope: &Scope) -> Result<Option<Vec<u8>>, StoreError> {
+    Ok(rows.get(&Space::of(scope, Table::Log).key(&[PUBLISHED]))?)
+}
+
 /// What proofs and exports are held against: the checkpoint shown, or where none is the last signed.
 pub(crate) fn shown(
     rows: &dyn Read,

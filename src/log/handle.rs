@@ -178,8 +178,12 @@ impl Log {
     /// # Errors
     /// [`StoreError`]; a stored note that the log did not sign is corruption.
     pub fn published(&self) -> Result<Option<Note>, StoreError> {
-        let signed = checkpoint::published(&*self.shared.snapshot()?, &self.scope, &self.vkey())?;
-        Ok(signed.map(|signed| signed.note().clone()))
+        Ok(self.shown()?.map(|signed| signed.note().clone()))
+    }
+
+    fn shown(&self) -> Result<Option<Arc<SignedCheckpoint>>, StoreError> {
+        let stored = checkpoint::published_bytes(&*self.shared.snapshot()?, &self.scope)?;
+        stored.map(|bytes| self.shared.opened.open(&self.scope, bytes, &self.vkey())).transpose()
     }
 
     /// Shows readers this checkpoint from now on, with the cosignatures that it carries, and keeps it for
@@ -201,7 +205,7 @@ impl Log {
     /// third and last acknowledgement, after appended and sealed.
     pub fn published_queued(&self, index: u64) -> Ack<Note, StoreError> {
         self.shared.watchers.watch(&self.scope, index, || {
-            let shown = checkpoint::published(&*self.shared.snapshot()?, &self.scope, &self.vkey())?;
+            let shown = self.shown()?;
             Ok(shown.filter(|shown| index < shown.checkpoint().size()).map(|shown| shown.note().clone()))
         })
     }

@@ -4,6 +4,7 @@
 
 mod checkpoint;
 mod handle;
+mod opened;
 mod prove;
 mod tree;
 mod watchers;
@@ -11,6 +12,7 @@ mod watchers;
 pub use self::checkpoint::{CheckpointError, PublishError, Remembered};
 pub(crate) use self::checkpoint::{open, published, shown, signed};
 pub use self::handle::Log;
+pub(crate) use self::opened::Opened;
 pub use self::prove::ProveError;
 pub(crate) use self::prove::proof_of;
 pub use self::tree::ProofError;
