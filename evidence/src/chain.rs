@@ -234,17 +234,22 @@ impl Chain {
         let expected = self.next_seq;
         self.next_seq = expected.saturating_add(1);
         self.conclusion = None;
-        let checked = RecordView::parse(raw).map_err(ChainFault::from).and_then(|record| {
-            let fault = self.fault(&record, expected);
-            self.next_seq = record.seq().saturating_add(1);
-            self.epoch = self.epoch.max(record.epoch());
-            fault.map_or(Ok(record), Err)
-        });
-        match &checked {
-            Ok(record) => self.conclusion = conclusion(record),
-            Err(_) => self.faults += 1,
+        let record = match RecordView::parse(raw) {
+            Ok(record) => record,
+            Err(error) => {
+                self.faults += 1;
+                return Err(error.into());
+            }
+        };
+        let fault = self.fault(&record, expected);
+        self.next_seq = record.seq().saturating_add(1);
+        self.epoch = self.epoch.max(record.epoch());
+        if let Some(fault) = fault {
+            self.faults += 1;
+            return Err(fault);
         }
-        checked
+        self.conclusion = conclusion(&record);
+        Ok(record)
     }
 
     /// Whose run this is.

@@ -267,6 +267,7 @@ impl ExportLine {
         let text = |bytes| String::from_utf8(bytes).expect("the characters of a string in a text");
         match read_plain(line, &mut bytes) {
             Some(ReadLine::Record(RecordAccount { seq, prev, hash, signature })) => {
+                let signature = signature.map(|signature| *signature);
                 Ok(Self::Record(ExportRecord { seq, raw: text(bytes), prev, hash, signature }))
             }
             Some(ReadLine::Entry(EntryAccount { index, proof })) => {
@@ -290,7 +291,7 @@ pub enum ReadLine {
 }
 
 /// What a record line says of its record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordAccount {
     /// The record's number, by the store's account.
     pub seq: u64,
@@ -298,8 +299,8 @@ pub struct RecordAccount {
     pub prev: ChainHash,
     /// Its chain hash, by the store's account.
     pub hash: ChainHash,
-    /// Its signature, where it has one.
-    pub signature: Option<RecordSignature>,
+    /// Its signature, where it has one. Most have none, and an account is passed on often.
+    pub signature: Option<Box<RecordSignature>>,
 }
 
 /// What an entry line says of its entry.
@@ -324,7 +325,7 @@ impl ReadLine {
         Ok(match read_any(line)? {
             ExportLine::Record(ExportRecord { seq, raw, prev, hash, signature }) => {
                 raws.extend_from_slice(raw.as_bytes());
-                Self::Record(RecordAccount { seq, prev, hash, signature })
+                Self::Record(RecordAccount { seq, prev, hash, signature: signature.map(Box::new) })
             }
             ExportLine::Entry(ExportEntry { index, entry, proof }) => {
                 raws.extend_from_slice(entry.as_bytes());
@@ -388,7 +389,7 @@ fn read_record(members: &mut Envelope<'_>, raws: &mut Vec<u8>) -> Option<RecordA
     let signature = if members.pass("signature", "null") {
         None
     } else {
-        Some(serde_json::from_str(members.value("signature").ok()??).ok()?)
+        Some(Box::new(serde_json::from_str(members.value("signature").ok()??).ok()?))
     };
     Some(RecordAccount { seq, prev, hash, signature })
 }
@@ -676,6 +677,7 @@ mod tests {
             match (read, any) {
                 (Ok(ReadLine::Record(RecordAccount { seq, prev, hash, signature })), Ok(any)) => {
                     let raw = String::from_utf8(raws.split_off(6)).unwrap();
+                    let signature = signature.map(|signature| *signature);
                     prop_assert_eq!(ExportLine::Record(ExportRecord { seq, raw, prev, hash, signature }), any);
                 }
                 (Ok(ReadLine::Entry(EntryAccount { index, proof })), Ok(any)) => {

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    json::{self, Json},
+    json::{self, Envelope, Json},
     name::{Kind, NameError, Outcome},
     record::RecordView,
     timestamp::{Timestamp, TimestampError},
@@ -149,6 +149,12 @@ fn read(kind: &str, payload: &str) -> Result<Meaning, PayloadFault> {
             })
         }
         Meaning::RUN_CONCLUDED => {
+            if let Some(outcome) = sole_text(payload, "outcome") {
+                return Ok(Meaning::RunConcluded(RunConcluded {
+                    outcome: Outcome::new(outcome)?,
+                    reason: None,
+                }));
+            }
             let members = members(payload)?;
             let outcome = string(&members, "outcome")?.ok_or(PayloadFault::Missing("outcome"))?;
             let reason = present(&members, "reason").map(Json::from_compact);
@@ -163,6 +169,13 @@ type Members<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
 fn members(payload: &str) -> Result<Members<'_>, PayloadFault> {
     json::compact_members(payload.as_bytes()).map_err(|_| PayloadFault::NotAnObject)
+}
+
+/// The text that is an object's only member, where that is called `name`.
+fn sole_text<'a>(payload: &'a str, name: &str) -> Option<Cow<'a, str>> {
+    let mut members = Envelope::open(payload.as_bytes()).ok()?;
+    let text = members.text(name).ok()??;
+    members.is_at_end().then_some(text)
 }
 
 fn present<'a>(members: &Members<'a>, member: &str) -> Option<&'a str> {

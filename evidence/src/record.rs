@@ -188,13 +188,13 @@ impl Record {
 pub struct RecordView<'a> {
     at: Timestamp,
     case: Option<Cow<'a, str>>,
-    effect: Option<Cow<'a, str>>,
+    effect: Option<&'a str>,
     epoch: u64,
-    kind: Cow<'a, str>,
+    kind: &'a str,
     payload: &'a str,
-    run: Cow<'a, str>,
+    run: &'a str,
     seq: u64,
-    tenant: Cow<'a, str>,
+    tenant: &'a str,
 }
 
 impl<'a> RecordView<'a> {
@@ -224,7 +224,7 @@ impl<'a> RecordView<'a> {
 
     /// The effect it belongs to, an [`EffectKey`].
     pub fn effect(&self) -> Option<&str> {
-        self.effect.as_deref()
+        self.effect
     }
 
     /// The epoch of the lease the record was written under.
@@ -234,7 +234,7 @@ impl<'a> RecordView<'a> {
 
     /// What the record is about, a [`Kind`].
     pub fn kind(&self) -> &str {
-        &self.kind
+        self.kind
     }
 
     /// The content in compact form.
@@ -249,7 +249,7 @@ impl<'a> RecordView<'a> {
 
     /// The run it belongs to, a [`RunId`].
     pub fn run(&self) -> &str {
-        &self.run
+        self.run
     }
 
     /// Position in the run, from 1.
@@ -259,23 +259,23 @@ impl<'a> RecordView<'a> {
 
     /// Whose run it is, a [`TenantId`].
     pub fn tenant(&self) -> &str {
-        &self.tenant
+        self.tenant
     }
 
     /// The record by itself.
     pub fn to_record(&self) -> Record {
         let draft = RecordDraft {
-            kind: Kind::checked(&self.kind),
+            kind: Kind::checked(self.kind),
             payload: self.to_payload(),
-            effect: self.effect.as_deref().map(EffectKey::checked),
+            effect: self.effect.map(EffectKey::checked),
             case: self.case.as_deref().map(CaseId::checked),
         };
         draft.stamp(Stamp {
             at: self.at,
             epoch: self.epoch,
-            run: RunId::checked(&self.run),
+            run: RunId::checked(self.run),
             seq: self.seq,
-            tenant: TenantId::checked(&self.tenant),
+            tenant: TenantId::checked(self.tenant),
         })
     }
 }
@@ -296,16 +296,16 @@ fn read(raw: &[u8]) -> Result<(RecordView<'_>, u64), RecordFault> {
     let case = members.optional_text("case")?;
     case.as_deref().map_or(Ok(()), CaseId::check)?;
     let effect = members.optional_text("effect")?;
-    effect.as_deref().map_or(Ok(()), EffectKey::check)?;
+    let effect = effect.map(|effect| members.name("effect", &effect, EffectKey::check)).transpose()?;
     let epoch = members.integer("epoch")?;
     let kind = members.text("kind")?;
-    Kind::check(&kind)?;
+    let kind = members.name("kind", &kind, Kind::check)?;
     let payload = members.value("payload")?;
     let run = members.text("run")?;
-    RunId::check(&run)?;
+    let run = members.name("run", &run, RunId::check)?;
     let seq = members.integer("seq")?;
     let tenant = members.text("tenant")?;
-    TenantId::check(&tenant)?;
+    let tenant = members.name("tenant", &tenant, TenantId::check)?;
     let v = members.integer("v")?;
     members.end()?;
     if seq == 0 {
@@ -372,6 +372,21 @@ impl<'a> Members<'a> {
             return Ok(integer);
         }
         decimal::parse(self.value(member)?).ok_or(RecordFault::NotAnInteger { member })
+    }
+
+    /// A name that `check` lets pass, which has no character that is escaped and stands where it was read.
+    #[inline]
+    fn name(
+        &self,
+        member: &'static str,
+        text: &Cow<'a, str>,
+        check: impl Fn(&str) -> Result<(), NameError>,
+    ) -> Result<&'a str, RecordFault> {
+        check(text)?;
+        match text {
+            Cow::Borrowed(name) => Ok(name),
+            Cow::Owned(_) => Err(self.misplaced(member)),
+        }
     }
 
     fn end(&self) -> Result<(), RecordFault> {

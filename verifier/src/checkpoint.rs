@@ -176,7 +176,7 @@ fn dated(report: &mut Report, trust: &Trust, note: &Note, origin: &str, time: Op
 
 fn quorum(report: &mut Report, policy: &Policy, met: bool) {
     if policy.quorum_is_none() {
-        report.skipped("quorum", "the policy asks for no witness; nobody else has seen this history");
+        report.skipped("quorum", "the policy asks for no witness; nobody else vouches for this history");
         return;
     }
     let name = policy.quorum_name().to_string();

@@ -27,7 +27,7 @@ pub struct RunCheck<'k> {
     chain: Chain,
     against: &'k Against,
     /// What the last record taken says of the run's steps, where it concludes the run.
-    steps: Result<Option<StepsCommitment>, CommitmentFault>,
+    steps: Option<Box<Result<StepsCommitment, CommitmentFault>>>,
     last_seq: u64,
     first_contradiction: Option<u64>,
     last_good_pin: Option<u64>,
@@ -66,7 +66,7 @@ impl<'k> RunCheck<'k> {
             next_pin: 0,
             chain: Chain::new(tenant, run),
             against,
-            steps: Ok(None),
+            steps: None,
             last_seq: 0,
             first_contradiction: None,
             last_good_pin: None,
@@ -116,10 +116,11 @@ impl<'k> RunCheck<'k> {
             Ok(record) => {
                 self.last_seq = self.last_seq.max(record.seq());
                 let concludes = record.kind() == Meaning::RUN_CONCLUDED;
-                self.steps = if concludes { StepsCommitment::of_record(record) } else { Ok(None) };
+                let commitment = if concludes { StepsCommitment::of_record(record) } else { Ok(None) };
+                self.steps = commitment.transpose().map(Box::new);
             }
             Err(fault) => {
-                self.steps = Ok(None);
+                self.steps = None;
                 self.chain_fault(fault, count);
             }
         }
@@ -212,7 +213,7 @@ impl<'k> RunCheck<'k> {
             self.fault(FindingKind::ChainBroken, self.first_contradiction, detail);
         }
         self.seal(count);
-        let (file, of) = (self.against.steps.as_deref(), std::mem::replace(&mut self.steps, Ok(None)));
+        let (file, of) = (self.against.steps.as_deref(), self.steps.take().map(|steps| *steps).transpose());
         let mut steps = steps::hold(file, self.chain.tenant(), self.run(), of);
         if !steps.findings.is_empty() {
             let index = self.pinned().index();
@@ -233,7 +234,7 @@ impl<'k> RunCheck<'k> {
 
     fn edited(&mut self, pin: Pin) {
         let place = match (self.first_contradiction, self.last_good_pin) {
-            (Some(seq), _) => format!("; by the store's own hashes record {seq} is the first"),
+            (Some(seq), _) => format!("; by the store's own hashes record {seq} is the first changed"),
             (None, Some(good)) => {
                 format!("; up to record {good} all is as pinned, and the store's hashes were made to fit")
             }
@@ -290,6 +291,8 @@ pub enum RunsStanding {
     Contradicted,
     /// None is known not to be, but not all could be checked.
     NotChecked,
+    /// All of them are as entries hold them that no trusted signature vouches for.
+    Unvouched,
 }
 
 impl RunsStanding {
@@ -312,6 +315,10 @@ pub fn close(report: &mut Report, standing: RunsStanding, unpinned: u64, signed:
         }
         RunsStanding::Contradicted => {
             report.failed("records", format!("looked at {runs}; not all are as the log holds them"));
+        }
+        RunsStanding::Unvouched => {
+            let whose = "with the chains of entries that no trusted signature vouches for";
+            report.skipped("records", format!("{records} of {runs}, {whose}"));
         }
         RunsStanding::NotChecked => {
             report.skipped("records", format!("looked at {runs}; not all could be checked"));

@@ -133,6 +133,18 @@ impl<'a> Scanner<'a> {
                     windows = 0;
                 }
             }
+            let rest = &bytes[at..];
+            if (1..2 * WINDOW).contains(&rest.len()) && rest.len() <= room.len() - end {
+                // What is not there reads as control characters, which nothing decodes.
+                let (mut text, mut to) = ([0; 2 * WINDOW], [0; 2 * WINDOW]);
+                text[..rest.len()].copy_from_slice(rest);
+                let (read, written) = decode_window(&text, &mut to);
+                room[end..end + written].copy_from_slice(&to[..written]);
+                (at, end) = (at + read, end + written);
+                if read >= WINDOW {
+                    continue;
+                }
+            }
             self.at = at;
             if room.len() - end < (2 * WINDOW).min(bytes.len() - at) {
                 return (end, Ok(Stopped::Full));
@@ -156,12 +168,8 @@ impl<'a> Scanner<'a> {
                         Err(error) => return (end, Err(error)),
                     },
                 },
-                Some(0..b' ') => return (end, Err(self.error(JsonFault::Control))),
-                // Less than a window is left.
-                Some(plain) => {
-                    room[end] = *plain;
-                    (at, end) = (at + 1, end + 1);
-                }
+                // Whatever is plain was decoded above.
+                Some(_) => return (end, Err(self.error(JsonFault::Control))),
             }
         }
     }
@@ -299,13 +307,13 @@ fn plain_in_word(chunk: [u8; WORD]) -> usize {
 const PIECE: usize = 4096;
 
 /// Bytes of a string with escapes that are looked at together.
-const WINDOW: usize = 16;
+const WINDOW: usize = 32;
 
-/// So many plain windows tell a long text, as do [`WORDS_BEFORE_STRETCHES`].
-const WINDOWS_BEFORE_STRETCHES: usize = WORDS_BEFORE_STRETCHES * WORD / WINDOW;
+/// So many plain windows tell a long text.
+const WINDOWS_BEFORE_STRETCHES: usize = 2;
 
-/// Which of the first 16 bytes are special, the first one lowest.
-fn special_in_window(text: &[u8; 2 * WINDOW]) -> u32 {
+/// Which of the first 32 bytes are special, the first one lowest.
+fn special_in_window(text: &[u8; 2 * WINDOW]) -> u64 {
     const LOWS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let of_word = |word: &[u8; WORD]| {
         let word = u64::from_le_bytes(*word);
@@ -317,11 +325,11 @@ fn special_in_window(text: &[u8; 2 * WINDOW]) -> u32 {
         // Gathers the eight high bits in the highest byte.
         ((special & !LOWS) >> 7).wrapping_mul(0x0102_0408_1020_4080).to_be_bytes()[0]
     };
-    let [first, second, ..] = text.as_chunks().0 else { return 0 };
-    u32::from(of_word(first)) | u32::from(of_word(second)) << WORD
+    let [first, second, third, fourth, ..] = text.as_chunks().0 else { return 0 };
+    u64::from(u32::from_le_bytes([of_word(first), of_word(second), of_word(third), of_word(fourth)]))
 }
 
-/// Decodes plain bytes and escapes of two bytes that start in the first 16 bytes. How many bytes it read, less than 16
+/// Decodes plain bytes and escapes of two bytes that start in the first 32 bytes. How many bytes it read, less than 32
 /// where something else comes, and how many it wrote; what follows those it wrote over.
 fn decode_window(text: &[u8; 2 * WINDOW], to: &mut [u8; 2 * WINDOW]) -> (usize, usize) {
     let mut special = special_in_window(text);
@@ -342,7 +350,7 @@ fn decode_window(text: &[u8; 2 * WINDOW], to: &mut [u8; 2 * WINDOW]) -> (usize, 
         if read >= WINDOW {
             return (read, written);
         }
-        special &= u32::MAX << read;
+        special &= u64::MAX << read;
     }
 }
 
@@ -358,7 +366,7 @@ fn passable_length(bytes: &[u8]) -> usize {
                 return at + passed;
             }
             passed += 2;
-            special &= u32::MAX << passed;
+            special &= u64::MAX << passed;
         }
         windows = if passed == 0 { windows + 1 } else { 0 };
         at += passed.max(WINDOW);

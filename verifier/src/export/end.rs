@@ -41,7 +41,10 @@ impl ExportCheck<'_> {
         self.report.counts.runs = blocks.runs;
         self.report.counts.records = blocks.records;
         let standing =
-            RunsStanding::of(!blocks.findings.is_empty(), !blocks.gaps.is_empty() || end.is_none());
+            match RunsStanding::of(!blocks.findings.is_empty(), !blocks.gaps.is_empty() || end.is_none()) {
+                RunsStanding::Sound if self.signed.is_none() => RunsStanding::Unvouched,
+                standing => standing,
+            };
         self.report.findings.extend(blocks.findings);
         self.report.not_checked.extend(blocks.gaps);
         runs::close(&mut self.report, standing, blocks.unpinned, blocks.signed);

@@ -50,6 +50,9 @@ pub struct ExportEntries {
     /// Where in `marks` those start whose run hash starts with the bits that are the place here, and where the last
     /// ones end: run hashes are as good as random, so few do.
     starts: Vec<u32>,
+    /// A bit for each index: whether its mark is the only one of its run hash. Empty where an index is left out or
+    /// comes again.
+    alone: Vec<u64>,
     places: Vec<Place>,
     bytes: Vec<u8>,
 }
@@ -64,6 +67,7 @@ impl ExportEntries {
             spilt: None,
             marks: Vec::new(),
             starts: Vec::new(),
+            alone: Vec::new(),
             places: Vec::new(),
             bytes: Vec::new(),
         }
@@ -94,6 +98,9 @@ impl ExportEntries {
             self.starts = starts(&self.marks);
             // They are sorted already unless the export is damaged. Of entries of one index the last counts.
             self.places.sort_by_key(|(index, _)| *index);
+            if (0..).zip(&self.places).all(|(place, (index, _))| place == *index) {
+                self.alone = alone(&self.marks);
+            }
         }
         Ok(())
     }
@@ -145,6 +152,19 @@ fn starts(marks: &[Mark]) -> Vec<u32> {
     starts
 }
 
+/// A bit for each index below the number of marks, which are those of all these indexes.
+fn alone(marks: &[Mark]) -> Vec<u64> {
+    let mut alone = vec![0; marks.len().div_ceil(64)];
+    for of_run in marks.chunk_by(|one, next| one.run == next.run) {
+        if let [mark] = of_run
+            && let Ok(index) = usize::try_from(mark.index())
+        {
+            alone[index / 64] |= 1 << (index % 64);
+        }
+    }
+    alone
+}
+
 /// The bucket of a run hash among a power of two of them: its first bits.
 fn bucket(run: u64, buckets: usize) -> usize {
     let bits = buckets.trailing_zeros();
@@ -173,6 +193,11 @@ impl RunEntries for ExportEntries {
         let after = || self.places.partition_point(|(found, _)| *found <= index);
         let at = usual.or_else(|| after().checked_sub(1)).filter(|at| holds(*at));
         Ok(at.map(|at| Cow::Borrowed(&self.bytes[self.places[at].1.clone()])))
+    }
+
+    fn is_alone(&self, index: u64) -> bool {
+        let word = usize::try_from(index / 64).ok().and_then(|at| self.alone.get(at));
+        word.is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
     fn for_each_run(&self, visit: &mut VisitRun<'_>) -> Result<(), HistoryError> {
@@ -243,7 +268,21 @@ mod tests {
             if !has_repeats(&added) {
                 prop_assert_eq!(walk(&memory), walk(&spilt));
             }
+            for index in 0..41 {
+                let of_index: Vec<u64> = added.iter().filter(|(_, of, _)| *of == index).map(|(run, ..)| *run).collect();
+                let alone = of_index.len() == 1 && added.iter().filter(|(run, ..)| *run == of_index[0]).count() == 1;
+                prop_assert!(!memory.is_alone(index) || alone);
+                prop_assert!(!spilt.is_alone(index) || alone);
+            }
         }
+    }
+
+    #[test]
+    fn a_run_with_one_entry_is_known_to_have_no_other() {
+        let added: Vec<_> = (0..200).map(|index| (index % 150, index, format!("entry {index}"))).collect();
+        let entries = entries(usize::MAX, &added);
+        let alone: Vec<u64> = (0..300).filter(|index| entries.is_alone(*index)).collect();
+        assert_eq!(alone, (50..150).collect::<Vec<_>>());
     }
 
     fn has_repeats(added: &[(u64, u64, String)]) -> bool {

@@ -90,7 +90,7 @@ impl<'k> RunJudge<'k> {
     ) -> Result<OpenRun<'k>, HistoryError> {
         let hash = Mark::run_hash(&self.run_key, &self.tenant, &line.run);
         let (mut findings, mut gaps) = (Vec::new(), Vec::new());
-        let found = entries.pinned(&self.tenant, &line.run, hash, self.end)?;
+        let found = entries.pinned(&self.tenant, &line.run, hash, line.index, self.end)?;
         let Some((pinned, later)) = found else {
             let why = "the history keeps no entries (--history-light) to hold its records against";
             gaps.push(NotChecked::gap(format!("records of run {}", line.run), why));

@@ -154,7 +154,9 @@ impl<'k> RunBlocks<'k> {
                     continue;
                 }
                 named += 1;
-                let Some((pinned, _)) = entries.pinned(tenant, run, hash, self.judge.end)? else { continue };
+                let Some((pinned, _)) = entries.pinned(tenant, run, hash, None, self.judge.end)? else {
+                    continue;
+                };
                 if pinned.is_empty() {
                     let why = "it entered the log after the export was taken";
                     self.gaps.push(NotChecked::gap(format!("run {run}"), why));

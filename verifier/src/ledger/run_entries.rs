@@ -29,6 +29,11 @@ pub trait RunEntries {
     /// [`HistoryError`].
     fn entry(&self, index: u64) -> Result<Option<Cow<'_, [u8]>>, HistoryError>;
 
+    /// Whether the mark of the entry at `index` is known to be the only one of its run hash: `true` is certain.
+    fn is_alone(&self, _index: u64) -> bool {
+        false
+    }
+
     /// Walks all marks, run by run in ascending order of the run hash, each run's marks in log order.
     ///
     /// # Errors
@@ -36,7 +41,8 @@ pub trait RunEntries {
     fn for_each_run(&self, visit: &mut VisitRun<'_>) -> Result<(), HistoryError>;
 
     /// Everything that the log says of a run, whose hash is `hash`, before index `end`, and whether there is more of
-    /// it from there on. `None` where an entry is not kept.
+    /// it from there on. `None` where an entry is not kept. `near` may be the index of one of its entries; of a run
+    /// with no other, this spares the search.
     ///
     /// # Errors
     /// [`HistoryError`].
@@ -45,9 +51,16 @@ pub trait RunEntries {
         tenant: &TenantId,
         run: &RunId,
         hash: u64,
+        near: Option<u64>,
         end: u64,
     ) -> Result<Option<(Pinned, bool)>, HistoryError> {
         let mut pinned = Pinned::new(tenant.clone(), run.clone());
+        if let Some(index) = near.filter(|index| *index < end && self.is_alone(*index))
+            && let Some(entry) = self.entry(index)?
+            && pinned.add(index, &entry)
+        {
+            return Ok(Some((pinned, false)));
+        }
         let mut later = false;
         for mark in self.marks(hash)?.iter() {
             let Some(entry) = self.entry(mark.index())? else { return Ok(None) };

@@ -249,14 +249,14 @@ impl Comparison<'_> {
         let keys: Vec<_> = self.what.trust.policy.log_keys(&self.what.origin).collect();
         match proof.verify(keys) {
             Ok(_) => {
-                self.report.failed("fraud-proof", CONVICTED);
+                self.report.failed("one-history", CONVICTED);
                 if let Some(history) = self.history.clone() {
                     let text = proof.to_string();
                     blocking(move || history.keep_fraud(&text)).await??;
                 }
                 self.fraud.get_or_insert(proof);
             }
-            Err(error) => self.report.skipped("fraud-proof", format!("none follows: {error}")),
+            Err(error) => self.report.skipped("one-history", format!("no fraud proof follows: {error}")),
         }
         Ok(())
     }

@@ -82,12 +82,12 @@ impl Run<'_> {
         let keys: Vec<_> = self.audit.trust.policy.log_keys(&self.audit.origin).collect();
         match proof.verify(keys) {
             Ok(_) => {
-                self.report.failed("fraud-proof", CONVICTED);
+                self.report.failed("one-history", CONVICTED);
                 let (history, text) = (self.history.clone(), proof.to_string());
                 blocking(move || history.keep_fraud(&text)).await??;
                 self.fraud = Some(proof);
             }
-            Err(error) => self.report.skipped("fraud-proof", format!("none follows: {error}")),
+            Err(error) => self.report.skipped("one-history", format!("no fraud proof follows: {error}")),
         }
         Ok(())
     }

@@ -125,7 +125,10 @@ impl Run<'_> {
         if sum.faults == 0 && sum.gapless {
             let EntrySum { entries, foreign, .. } = sum;
             let others = if foreign > 0 { format!("; {foreign} of other programs") } else { String::new() };
-            let detail = format!("{}, each with the hash of its leaf{others}", amount(entries, "new entry"));
+            let detail = match entries {
+                0 => "no new entry".to_owned(),
+                _ => format!("{}, each with the hash of its leaf{others}", amount(entries, "new entry")),
+            };
             self.report.passed("entries", detail);
         } else if sum.faults == 0 {
             self.report.skipped("entries", "not all of them could be had");
