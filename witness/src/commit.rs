@@ -1,7 +1,7 @@
 //! Group commit: one thread writes for everybody, many changes to a transaction, one sync for all.
 //!
 //! The more came with the last transaction, the longer the next one lets more come: where requests crowd,
-//! they wait for the processors anyway, and transactions must not take those up.
+//! they wait for the processors anyway, and transactions must not take those up (docs/adr/0007).
 //!
 //! Nobody is answered before the commit that holds their change is durable. A failed commit answers
 //! everybody in it with an error, and the file is opened anew before anything else is written.

@@ -75,7 +75,8 @@ impl Connections {
 
     /// Sends a whole plan and reads every answer; each must be a 200.
     pub(crate) fn drive(&mut self, plan: &Plan, pace: Pace) -> Load {
-        let mut free: Vec<usize> = (0..self.all.len()).collect();
+        // In turn, so that none is idle for long.
+        let mut free: VecDeque<usize> = (0..self.all.len()).collect();
         let mut latencies = Vec::with_capacity(plan.len());
         let mut events = Vec::with_capacity(self.all.len());
         let mut moments = Moments::new(pace);
@@ -97,9 +98,9 @@ impl Connections {
                     }
                 }
             }
-            while let Some((due, number)) = waiting.front().copied().zip(free.last().copied()) {
+            while let Some((due, number)) = waiting.front().copied().zip(free.front().copied()) {
                 waiting.pop_front();
-                free.pop();
+                free.pop_front();
                 self.all[number].send(plan.request(sent), due);
                 sent += 1;
             }
@@ -114,7 +115,7 @@ impl Connections {
                 let number = usize::try_from(event.data.u64()).unwrap();
                 if let Some(latency) = self.all[number].answered() {
                     latencies.push(latency);
-                    free.push(number);
+                    free.push_back(number);
                 }
             }
         }
