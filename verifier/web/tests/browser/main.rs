@@ -199,8 +199,10 @@ fn what_was_not_checked_is_said_and_nothing_is_green_before_it_is_sound() {
     visit.choose("policy", &alone);
     let seen = visit.seen_after(&seen);
     assert_eq!(seen.tone, "good");
-    assert!(seen.verdict.contains("One thing was not checked: see below."), "{}", seen.verdict);
-    assert!(seen.text.contains("deletion by the operator"), "{}", seen.text);
+    assert!(seen.verdict.contains("2 things were not checked: see below."), "{}", seen.verdict);
+    for what in ["deletion by the operator", "other views of the log"] {
+        assert!(seen.text.contains(what), "{}", seen.text);
+    }
 
     // A checkpoint of another history, from elsewhere.
     let mut other = Plane::sample();
