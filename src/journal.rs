@@ -46,15 +46,18 @@ pub struct CreateOptions {
 }
 
 /// How a journal is opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
     /// Memory for pages of the database that were read or wait to be written. Default: 64 MiB.
     pub cache_bytes: usize,
+    /// Read the database in pieces of many pages, 2 MiB of them at once. Pays where all of it is read, and costs
+    /// where single rows are. Default: no.
+    pub read_ahead: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { cache_bytes: CACHE_BYTES }
+        Self { cache_bytes: CACHE_BYTES, read_ahead: false }
     }
 }
 
@@ -62,7 +65,7 @@ impl OpenOptions {
     /// For who opens a journal to check it, and does nothing else with it. Every page is read once, so that memory
     /// for many is of no use, and little of it stays in the processor's own caches.
     pub fn for_check() -> Self {
-        Self { cache_bytes: 4 << 20 }
+        Self { cache_bytes: 4 << 20, read_ahead: true }
     }
 }
 
@@ -427,7 +430,8 @@ fn opened(
     let master = MasterKey::parse(&line);
     let master =
         master.ok_or_else(|| KeyFileError::Malformed { path: key_path.clone(), expected: "master key" })?;
-    let engine = RedbEngine::open(&path, options.cache_bytes).map_err(|error| refused(&path, error))?;
+    let engine = RedbEngine::open(&path, options.cache_bytes, options.read_ahead)
+        .map_err(|error| refused(&path, error))?;
     let meta = read_meta(&engine, &path)?;
     let keys = Keys::new(master);
     if default_vkey(&keys, &meta.base) != meta.vkey {

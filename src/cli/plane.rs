@@ -61,6 +61,7 @@ impl PlaneArgs {
 
     /// How it is opened, where nothing else is asked for as by `default`.
     pub(super) fn options(&self, default: OpenOptions) -> OpenOptions {
-        self.cache_mib.map_or(default, |mib| OpenOptions { cache_bytes: usize::from(mib) << 20 })
+        let cache_bytes = self.cache_mib.map_or(default.cache_bytes, |mib| usize::from(mib) << 20);
+        OpenOptions { cache_bytes, ..default }
     }
 }

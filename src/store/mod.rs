@@ -14,6 +14,7 @@ mod error;
 pub(crate) mod key;
 mod merge;
 mod overlay;
+mod read_ahead;
 mod redb;
 pub(crate) mod row;
 #[cfg(all(test, shuttle))]

@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use ::redb::backends::FileBackend;
 use ::redb::{
     Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, Table,
     TableDefinition, TableError,
@@ -15,6 +16,7 @@ use super::engine::{Direction, Engine, Read, Scanned};
 use super::error::{EngineError, StoreError};
 use super::key::KeyRange;
 use super::overlay::Writes;
+use super::read_ahead::ReadAhead;
 
 const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
 
@@ -54,7 +56,13 @@ impl RedbEngine {
 
     /// The database of an existing file, which stays locked against other processes. After a crash in the middle
     /// of work, all of it is read first.
-    pub(crate) fn open(path: &Path, cache_bytes: usize) -> Result<Self, ::redb::DatabaseError> {
+    ///
+    /// With `read_ahead` the file is read in pieces of many pages, for who goes through all of it.
+    pub(crate) fn open(
+        path: &Path,
+        cache_bytes: usize,
+        read_ahead: bool,
+    ) -> Result<Self, ::redb::DatabaseError> {
         let mut builder = builder(cache_bytes);
         builder.set_repair_callback(|session| {
             tracing::info!(
@@ -62,7 +70,13 @@ impl RedbEngine {
                 "the last stop was no orderly one: reading everything"
             );
         });
-        let opened = sheltered(|| builder.open(path));
+        let opened = sheltered(|| {
+            if !read_ahead {
+                return builder.open(path);
+            }
+            let file = std::fs::File::options().read(true).write(true).open(path)?;
+            builder.create_with_backend(ReadAhead::over(FileBackend::new(file)?))
+        });
         let damaged = |_| Err(::redb::StorageError::Corrupted(Nonsense.to_string()).into());
         opened.unwrap_or_else(damaged).map(Self::in_file)
     }

@@ -79,7 +79,7 @@ fn a_foreign_file_is_refused_and_stays_as_it_is() {
 fn another_version_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let plane = made(dir.path());
-    let engine = RedbEngine::open(&plane.join("journal.redb"), 1 << 20).unwrap();
+    let engine = RedbEngine::open(&plane.join("journal.redb"), 1 << 20, false).unwrap();
     let snapshot = engine.snapshot().unwrap();
     let mut tx = Overlay::over(&*snapshot);
     tx.put(Space::of(&Scope::Plane, Table::Meta).key(&[b"format"]), b"runseal-journal-v9".to_vec());
