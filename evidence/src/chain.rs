@@ -467,5 +467,35 @@ mod tests {
         for bad in [&text.to_uppercase(), &text[1..], &format!("{text}0"), "", &text.replace('0', "g")] {
             assert_eq!(bad.parse::<ChainHash>(), Err(ChainHashError), "{bad}");
         }
+        assert_eq!(format!("{hash:?}"), format!("ChainHash({text})"));
+        for byte in 0..=255 {
+            for at in [0, 1, 63] {
+                let mut digits = [b'a'; 64];
+                digits[at] = byte;
+                let is_digit = matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+                assert_eq!(ChainHash::is_hex(&digits), is_digit, "{byte}");
+                let expected = is_digit.then(|| hex::decode(digits).unwrap());
+                assert_eq!(ChainHash::from_hex(&digits).ok().map(|hash| hash.0.to_vec()), expected, "{byte}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hash_taken_ahead_counts_only_where_the_record_follows() {
+        let (prev, head) = (ChainHash([1; 32]), ChainHash([2; 32]));
+        let ahead = Ahead::of(prev, b"{}");
+        assert_eq!(
+            (ahead.after(prev, b"{}"), ahead.after(head, b"{}")),
+            (prev.link(b"{}"), head.link(b"{}"))
+        );
+    }
+
+    #[test]
+    fn only_a_record_of_another_version_is_skew() {
+        assert!(!ChainFault::Gap { expected: 1, found: 2 }.is_skew());
+        assert!(!ChainFault::Record(RecordError::TooLarge { bytes: 2, limit: 1 }).is_skew());
+        assert!(ChainFault::Record(RecordError::UnknownVersion { found: 2 }).is_skew());
+        let (chain, _) = chain_of(&[]);
+        assert_eq!((chain.tenant(), chain.run()), (&tenant("acme"), &run("run-1")));
     }
 }

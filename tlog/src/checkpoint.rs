@@ -249,4 +249,26 @@ mod tests {
             Err(OpenError::NotSignedByLog { .. })
         ));
     }
+
+    #[test]
+    fn only_lines_that_were_seen_to_verify_count_as_verified() {
+        let name = |name: &str| KeyName::new(name).unwrap();
+        let log = SignerKey::from_seed(name("example.com/log"), Algorithm::Ed25519, &[1; 32]);
+        let witness =
+            |seed| SignerKey::from_seed(name("w.example"), Algorithm::CosignatureEd25519, &[seed; 32]);
+        let (known, namesake) = (witness(3), witness(4));
+        let other_log = SignerKey::from_seed(name("example.com/log"), Algorithm::Ed25519, &[2; 32]);
+        let checkpoint = Checkpoint::new("example.com/log", 1, NodeHash::EMPTY_ROOT).unwrap();
+        let mut note = checkpoint.sign(&log).unwrap();
+        for key in [&known, &namesake] {
+            note.add(crate::cosignature::cosign(&checkpoint, 7, key).unwrap()).unwrap();
+        }
+        note.add(checkpoint.sign(&other_log).unwrap().signatures()[0].clone()).unwrap();
+        let opened = SignedCheckpoint::open(note, [log.verifier()], [known.verifier()]).unwrap();
+        let ids = |seen: &[Verified]| seen.iter().map(|seen| seen.key_id).collect::<Vec<_>>();
+        assert_eq!(ids(opened.log_signatures()), [log.verifier().id()]);
+        assert_eq!(ids(opened.cosignatures()), [known.verifier().id()]);
+        let lines: Vec<_> = opened.verified_lines().map(SignatureLine::key_id).collect();
+        assert_eq!(lines, [log.verifier().id(), known.verifier().id()]);
+    }
 }

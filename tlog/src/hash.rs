@@ -163,4 +163,14 @@ mod tests {
         let forged = [left.0, right.0].concat();
         assert_ne!(NodeHash::from(LeafHash::of(&forged)), parent);
     }
+
+    #[test]
+    fn a_hash_is_shown_as_proofs_spell_it() {
+        let leaf = LeafHash::of(b"");
+        let text = NodeHash::from(leaf).to_base64();
+        assert_eq!(
+            format!("{leaf:?} {:?}", NodeHash::from(leaf)),
+            format!("LeafHash({text}) NodeHash({text})")
+        );
+    }
 }

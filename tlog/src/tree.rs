@@ -47,8 +47,8 @@ impl<R: NodeReader + ?Sized> NodeReader for &R {
 pub(crate) fn range_nodes(start: u64, end: u64, nodes: &mut Vec<NodeId>) {
     let mut at = start;
     while at < end {
-        let fitting = (end - at).ilog2();
-        let level = if at == 0 { fitting } else { fitting.min(at.trailing_zeros()) };
+        // 0 has 64 trailing zeros: any subtree starts there.
+        let level = (end - at).ilog2().min(at.trailing_zeros());
         nodes.push(NodeId::new(level, at >> level));
         at += 1 << level;
     }
@@ -204,15 +204,18 @@ pub(crate) mod tests {
     fn roots_match_the_rfc_recursion_at_every_small_size() {
         let all = leaves(600);
         let stored = Stored::of(&all);
-        let mut frontier = Frontier::new();
+        let (mut frontier, mut of_stored) = (Frontier::new(), Frontier::new());
         for size in 0..=600u64 {
             let expected = mth(&all[..usize::try_from(size).unwrap()]);
             assert_eq!(root(size, &stored), Ok(expected), "root({size})");
-            assert_eq!(frontier.root(), expected, "frontier at {size}");
+            assert_eq!(root(size, &&stored), Ok(expected), "by reference");
+            assert_eq!((frontier.root(), frontier.size()), (expected, size), "frontier at {size}");
+            assert_eq!(of_stored, frontier);
             assert_eq!(root_of(&all[..usize::try_from(size).unwrap()]), expected, "root_of {size}");
             assert_eq!(Frontier::load(size, &stored), Ok(frontier.clone()));
             if let Some(leaf) = all.get(usize::try_from(size).unwrap()) {
                 frontier.append(*leaf);
+                of_stored.append_stored((*leaf).into());
             }
         }
     }

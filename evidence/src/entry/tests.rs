@@ -129,6 +129,8 @@ fn the_largest_entries_fit() {
         assert!(entry.encode().len() < ENTRY_BYTES_MAX);
         assert_eq!(Entry::parse(&entry.encode()).unwrap(), entry);
     }
+    let at_the_limit = Entry::parse(&vec![b' '; ENTRY_BYTES_MAX]);
+    assert!(matches!(at_the_limit, Err(EntryError::Malformed(EntryFault::Json(_)))), "{at_the_limit:?}");
     let oversize = vec![b' '; ENTRY_BYTES_MAX + 1];
     assert!(matches!(Entry::parse(&oversize), Err(EntryError::Malformed(EntryFault::TooLarge { .. }))));
 }
@@ -185,4 +187,15 @@ proptest! {
             prop_assert_eq!(entry.encode(), bytes);
         }
     }
+}
+
+#[test]
+fn a_tenants_log_says_whose_it_is_and_only_another_version_is_skew() {
+    let Ok(Entry::Tenant(log)) = Entry::parse(TENANT.as_bytes()) else { panic!("{TENANT}") };
+    assert_eq!(log.origin(), "example.com/plane/log/acme");
+    assert_eq!(log.tenant().as_str(), "acme");
+    assert_eq!(log.vkey(), "example.com/plane/log/acme+0123abcd+AQID");
+    assert!(EntryError::UnknownVersion { found: 2 }.is_skew());
+    assert!(!EntryError::UnknownKind { kind: "x".to_owned() }.is_skew());
+    assert!(!EntryError::Malformed(EntryFault::Version).is_skew());
 }
