@@ -103,7 +103,7 @@ fn steps_are_held_against_the_conclusions_that_a_server_gives() {
     let report = audit(&desk, &serving, Some("acme.steps"));
     assert_eq!((report.verdict(), report.scope), (Verdict::Verified, Scope::LogAndRecords), "{report:?}");
     let check = report.checks.iter().find(|check| check.check == "steps").unwrap();
-    assert_eq!(check.detail, "6 steps of 2 runs are those that the runs concluded with");
+    assert_eq!(check.detail, "6 steps of 2 runs, as the runs concluded");
     // Without the file nothing of it is claimed.
     let report = audit(&desk, &serving, None);
     assert_eq!(report.verdict(), Verdict::Verified, "{report:?}");

@@ -105,12 +105,12 @@ fn steps_that_a_run_concluded_with_are_borne_out() {
     assert!(said.contains("not checked: 4 steps of 1 runs that no conclusion commits to"), "{said}");
     let report = audit(&desk, Some("acme.steps"));
     assert_eq!(report.verdict(), Verdict::Verified, "{report:?}");
-    assert!(report.not_checked.iter().any(|gap| gap.what == "the steps of 1 runs"), "{report:?}");
+    assert!(report.not_checked.iter().any(|gap| gap.what == "the steps of 1 run"), "{report:?}");
     assert_eq!(fs::read(desk.path("acme.steps")).unwrap(), before);
     // Without the file the report says what it did not look at, and is verified all the same.
     let report = audit(&desk, None);
     assert_eq!(report.verdict(), Verdict::Verified);
-    let why = report.not_checked.iter().find(|gap| gap.what == "the steps of 1 runs").unwrap();
+    let why = report.not_checked.iter().find(|gap| gap.what == "the steps of 1 run").unwrap();
     assert_eq!(why.why, "no --steps was given");
 }
 
