@@ -295,6 +295,7 @@ mod tests {
             (7, 0, 8, Ok(7)),
             (0, 8, 13, Ok(0)),
             (7, 8, 13, Err(CosignatureError::Time(7))),
+            (TIME_MAX, 0, 8, Ok(TIME_MAX)),
             (1 << 63, 0, 8, Err(CosignatureError::Time(1 << 63))),
         ] {
             let subtree = Subtree { range: SubtreeRange::new(start, end).unwrap(), hash };
@@ -304,6 +305,7 @@ mod tests {
         let subtree = Subtree { range: SubtreeRange::new(8, 13).unwrap(), hash };
         let line = cosign_subtree("log.example", &subtree, &key).unwrap();
         assert_eq!(line.signature(), signed(0, 8, 13));
+        assert_eq!(cosign_subtree("", &subtree, &key), Err(CosignatureError::NameLength(0)));
         let another = verify_subtree("other.example", &subtree, line.signature(), key.verifier());
         assert_eq!(another, Err(CosignatureError::Invalid));
     }

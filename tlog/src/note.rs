@@ -337,6 +337,14 @@ mod tests {
         assert_eq!(again.verify([key.verifier()]).unwrap().len(), 1);
         assert_eq!(again.verify([other.verifier()]), Err(VerifyError::NoKnownKey));
         assert_eq!(again.verify([]), Err(VerifyError::NoKnownKey));
+        // Two keys of one name are two signers.
+        let line = &again.signatures()[0];
+        assert_eq!((line.is_of(key.verifier()), line.is_of(other.verifier())), (true, false));
+        let mut both = note.clone();
+        both.add(Note::sign("hello\n", &other).unwrap().signatures()[0].clone()).unwrap();
+        assert_eq!(both.verify([key.verifier(), other.verifier()]).unwrap().len(), 2);
+        both.add(note.signatures()[0].clone()).unwrap();
+        assert!(matches!(both.verify([key.verifier()]), Err(VerifyError::Repeated { .. })));
     }
 
     #[test]
