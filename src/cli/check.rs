@@ -39,8 +39,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
-    let options = args.plane.options(OpenOptions::for_check());
-    let mut journal = Journal::open_with(&args.plane.dir, &options)?;
+    let mut journal = args.plane.open_as(OpenOptions::for_check())?;
     let mut logs: Vec<Option<TenantId>> = match &args.tenant {
         Some(tenant) if !journal.tenants()?.contains(tenant) => {
             return Err(CliError::UnknownTenant { tenant: tenant.clone() });
@@ -59,7 +58,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
             // Nobody else may use the journal while it is rebuilt, this process included.
             drop(journal);
             let rebuilt = rebuild(args, log.as_ref(), output)?;
-            journal = Journal::open_with(&args.plane.dir, &options)?;
+            journal = args.plane.open_as(OpenOptions::for_check())?;
             if rebuilt {
                 contradiction = check(&journal, log.as_ref(), output)?;
             }

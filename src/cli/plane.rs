@@ -56,7 +56,12 @@ impl LogArgs {
 impl PlaneArgs {
     /// Opens the journal, which stays locked against other processes until it is dropped.
     pub(super) fn open(&self) -> Result<Journal, CliError> {
-        Ok(Journal::open_with(&self.dir, &self.options(OpenOptions::default()))?)
+        self.open_as(OpenOptions::default())
+    }
+
+    /// Opens it as `default` asks, but for what the flags say otherwise.
+    pub(super) fn open_as(&self, default: OpenOptions) -> Result<Journal, CliError> {
+        Ok(Journal::open_with(&self.dir, &self.options(default))?)
     }
 
     /// How it is opened, where nothing else is asked for as by `default`.

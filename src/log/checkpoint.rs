@@ -171,7 +171,7 @@ pub(crate) fn published(
 
 /// The checkpoint that is shown, as stored: not verified.
 pub(crate) fn published_bytes(rows: &dyn Read, scope: &Scope) -> Result<Option<Vec<u8>>, StoreError> {
-    Ok(rows.get(&Space::of(scope, Table::Log).key(&[PUBLISHED]))?)
+    stored_bytes(rows, scope, PUBLISHED)
 }
 
 /// What proofs and exports are held against: the checkpoint shown, or where none is the last signed.
@@ -192,8 +192,12 @@ fn stored(
     name: &[u8],
     key: &VerifierKey,
 ) -> Result<Option<SignedCheckpoint>, StoreError> {
-    let Some(bytes) = rows.get(&Space::of(scope, Table::Log).key(&[name]))? else { return Ok(None) };
+    let Some(bytes) = stored_bytes(rows, scope, name)? else { return Ok(None) };
     open(scope, &bytes, key).map(Some)
+}
+
+fn stored_bytes(rows: &dyn Read, scope: &Scope, name: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    Ok(rows.get(&Space::of(scope, Table::Log).key(&[name]))?)
 }
 
 /// A remembered note, verified: what is not signed by the log is damage, and no memory of anything.
