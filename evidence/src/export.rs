@@ -273,7 +273,8 @@ impl ExportLine {
             Some(ReadLine::Entry(EntryAccount { index, proof })) => {
                 Ok(Self::Entry(ExportEntry { index, entry: text(bytes), proof }))
             }
-            Some(ReadLine::Other(line)) => Ok(line),
+            Some(ReadLine::Run(run)) => Ok(Self::Run(run)),
+            Some(ReadLine::Other(line)) => Ok(*line),
             None => read_any(line),
         }
     }
@@ -286,8 +287,10 @@ pub enum ReadLine {
     Record(RecordAccount),
     /// An entry line. Its entry is what was appended.
     Entry(EntryAccount),
-    /// Any other line. Nothing was appended.
-    Other(ExportLine),
+    /// The line of a run. Nothing was appended.
+    Run(ExportRun),
+    /// Any other line. Nothing was appended. There are few, and all others are passed on often.
+    Other(Box<ExportLine>),
 }
 
 /// What a record line says of its record.
@@ -331,7 +334,8 @@ impl ReadLine {
                 raws.extend_from_slice(entry.as_bytes());
                 Self::Entry(EntryAccount { index, proof })
             }
-            other => Self::Other(other),
+            ExportLine::Run(run) => Self::Run(run),
+            other => Self::Other(Box::new(other)),
         })
     }
 }
@@ -372,7 +376,7 @@ fn read_plain(line: &[u8], raws: &mut Vec<u8>) -> Option<ReadLine> {
         }
         ReadLine::Entry(EntryAccount { index, proof: None })
     } else if members.pass("kind", "\"runseal.export.run\"") {
-        ReadLine::Other(ExportLine::Run(read_run(&mut members)?))
+        ReadLine::Run(read_run(&mut members)?)
     } else {
         return None;
     };

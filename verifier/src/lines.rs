@@ -34,9 +34,8 @@ pub const BLOCK_BYTES: usize = 1 << 18;
 pub const BUFFER_BYTES: usize = 1 << 14;
 
 /// Length of the first line with its line feed, or of all where there is none.
-pub fn line_length(mut bytes: &[u8]) -> usize {
-    // A slice is read without failing, and skipping searches with the machine's widest instructions.
-    bytes.skip_until(b'\n').unwrap_or(0)
+pub fn line_length(bytes: &[u8]) -> usize {
+    memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1)
 }
 
 /// Collects pieces and hands out whole lines.
@@ -69,7 +68,7 @@ impl Lines {
     /// [`LineError::TooLong`].
     pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, LineError> {
         let too_long = LineError::TooLong { line: self.taken + 1, limit: self.limit };
-        let Some(end) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') else {
+        let Some(end) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) else {
             self.scanned = self.buffer.len();
             return if self.scanned - self.start > self.limit { Err(too_long) } else { Ok(None) };
         };
@@ -166,7 +165,7 @@ impl<'p> LineReader<'p> {
             return Ok(true);
         }
         let before = &block[..block.len() - usize::from(whole)];
-        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |feed| feed + 1);
+        let start = memchr::memrchr(b'\n', before).map_or(0, |feed| feed + 1);
         self.too_long = before.len() - start > LINE_BYTES_MAX;
         self.cut = !whole && !self.too_long && !block.is_empty();
         if !whole || self.too_long {

@@ -215,7 +215,8 @@ proptest! {
                 let entry = String::from_utf8(raws.split_off(6)).unwrap();
                 prop_assert_eq!(ExportLine::Entry(ExportEntry { index, entry, proof }), any);
             }
-            (Ok(ReadLine::Other(line)), Ok(any)) => prop_assert_eq!(line, any),
+            (Ok(ReadLine::Run(run)), Ok(any)) => prop_assert_eq!(ExportLine::Run(run), any),
+            (Ok(ReadLine::Other(line)), Ok(any)) => prop_assert_eq!(*line, any),
             _ => {}
         }
         prop_assert_eq!(raws, b"before");

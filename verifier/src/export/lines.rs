@@ -117,8 +117,8 @@ impl Block {
                     self.entries.push((range, EntryLine::of(account, &self.raws[start..], judge)));
                     Kept::Entry
                 }
-                ReadLine::Other(ExportLine::Run(run)) => Kept::Run(run),
-                ReadLine::Other(line) => Kept::Other(Box::new(line)),
+                ReadLine::Run(run) => Kept::Run(run),
+                ReadLine::Other(line) => Kept::Other(line),
             });
             self.lines.push((line.len(), kept));
         }
@@ -157,7 +157,7 @@ impl Block {
         take: &mut impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<ControlFlow<()>, Failure> {
         let (mut at, mut record, mut entry) = (0, 0, 0);
-        let mut judged = std::mem::take(&mut self.judged).into_iter().peekable();
+        let mut judged = self.judged.drain(..).peekable();
         while let Some((length, kept)) = self.lines.get(at) {
             if let Some(mut judged) = judged.next_if(|judged| judged.first == at) {
                 let lines = &self.lines[at..at + judged.lines];

@@ -113,7 +113,7 @@ impl RecordSource {
                     Ok(ReadLine::Record(record)) => {
                         check.push(&raw, &record, Ahead::of(record.prev, &raw));
                     }
-                    Ok(ReadLine::Entry(_) | ReadLine::Other(_)) => {
+                    Ok(ReadLine::Entry(_) | ReadLine::Run(_) | ReadLine::Other(_)) => {
                         return Err(RecordsError::NotARecord(number));
                     }
                     Err(error) => return Err(RecordsError::Line { line: number, error }),
