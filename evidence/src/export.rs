@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     chain::ChainHash,
-    json::Envelope,
+    json::{self, Envelope},
     name::{RunId, TenantId},
     signature::RecordSignature,
 };
@@ -366,7 +366,7 @@ fn read_any(line: &[u8]) -> Result<ExportLine, ExportError> {
 ///
 /// Nearly all lines of an export are such lines, and this takes a fraction of the time.
 fn read_plain(line: &[u8], raws: &mut Vec<u8>) -> Option<ReadLine> {
-    let mut members = Envelope::open(line).ok()?;
+    let mut members = Envelope::of(json::characters(line).ok()?);
     let read = if members.pass("kind", "\"runseal.export.record\"") {
         ReadLine::Record(read_record(&mut members, raws)?)
     } else if members.pass("kind", "\"runseal.export.entry\"") {
@@ -380,7 +380,8 @@ fn read_plain(line: &[u8], raws: &mut Vec<u8>) -> Option<ReadLine> {
     } else {
         return None;
     };
-    members.is_at_end().then_some(read)
+    // Not `then_some`, which would move what was read before it knows.
+    if members.is_at_end() { Some(read) } else { None }
 }
 
 fn read_record(members: &mut Envelope<'_>, raws: &mut Vec<u8>) -> Option<RecordAccount> {

@@ -20,6 +20,7 @@ use std::{borrow::Cow, fmt};
 use self::scanner::{Form, Scanner};
 pub(crate) use self::{
     envelope::Envelope,
+    scanner::characters,
     string::{plain_length, push_string, text_of},
 };
 

@@ -173,7 +173,7 @@ fn members(payload: &str) -> Result<Members<'_>, PayloadFault> {
 
 /// The text that is an object's only member, where that is called `name`.
 fn sole_text<'a>(payload: &'a str, name: &str) -> Option<Cow<'a, str>> {
-    let mut members = Envelope::open(payload.as_bytes()).ok()?;
+    let mut members = Envelope::of(payload);
     let text = members.text(name).ok()??;
     members.is_at_end().then_some(text)
 }

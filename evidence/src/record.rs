@@ -291,7 +291,7 @@ fn check_size(bytes: usize) -> Result<(), RecordError> {
 #[expect(clippy::inline_always, reason = "called once; a record's view is large to hand over")]
 #[inline(always)]
 fn read(raw: &[u8]) -> Result<(RecordView<'_>, u64), RecordFault> {
-    let mut members = Members { raw, envelope: Envelope::open(raw)?, taken: 0 };
+    let mut members = Members { raw, envelope: Envelope::of(json::characters(raw)?), taken: 0 };
     let at = members.text("at")?.parse()?;
     let case = members.optional_text("case")?;
     case.as_deref().map_or(Ok(()), CaseId::check)?;

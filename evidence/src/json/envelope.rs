@@ -23,9 +23,11 @@ pub(crate) struct Envelope<'a> {
 
 #[expect(clippy::inline_always, reason = "where a name is known, comparing it is a word or two, and no call")]
 impl<'a> Envelope<'a> {
+    /// The members of `text`, which [`characters`](super::characters) gives. A scanner is large to hand over, so that
+    /// this cannot fail.
     #[inline(always)]
-    pub(crate) fn open(bytes: &'a [u8]) -> Result<Self, JsonError> {
-        Ok(Self { scanner: Scanner::open(bytes, Form::Compact)? })
+    pub(crate) fn of(text: &'a str) -> Self {
+        Self { scanner: Scanner::of(text, Form::Compact) }
     }
 
     /// The value of the member called `name` if it stands next, else `None` and nothing is passed.

@@ -27,21 +27,27 @@ pub(super) struct Scanner<'a> {
     names: SmallVec<[Name; FEW]>,
 }
 
+/// The characters of a text of JSON.
+#[inline]
+pub(crate) fn characters(input: &[u8]) -> Result<&str, JsonError> {
+    let text = match std::str::from_utf8(input) {
+        Ok(text) => text,
+        Err(error) => return Err(JsonError { offset: error.valid_up_to(), fault: JsonFault::Utf8 }),
+    };
+    if text.starts_with('\u{feff}') {
+        return Err(JsonError { offset: 0, fault: JsonFault::ByteOrderMark });
+    }
+    Ok(text)
+}
+
 impl<'a> Scanner<'a> {
     #[inline]
     pub(super) fn open(input: &'a [u8], form: Form) -> Result<Self, JsonError> {
-        let text = match std::str::from_utf8(input) {
-            Ok(text) => text,
-            Err(error) => return Err(JsonError { offset: error.valid_up_to(), fault: JsonFault::Utf8 }),
-        };
-        if text.starts_with('\u{feff}') {
-            return Err(JsonError { offset: 0, fault: JsonFault::ByteOrderMark });
-        }
-        Ok(Self::of(text, form))
+        characters(input).map(|text| Self::of(text, form))
     }
 
     #[inline]
-    fn of(text: &'a str, form: Form) -> Self {
+    pub(super) fn of(text: &'a str, form: Form) -> Self {
         Self { text, bytes: text.as_bytes(), at: 0, form, out: String::new(), names: SmallVec::new() }
     }
 

@@ -281,7 +281,16 @@ pub(crate) fn plain_length(bytes: &[u8]) -> usize {
             words = 0;
         }
     }
-    at + bytes[at..].iter().take_while(|&&byte| !is_special(byte)).count()
+    match bytes.last_chunk::<WORD>() {
+        // The last word once more, without what was seen of it. What moves in reads as control characters.
+        Some(&last) => {
+            let rest = bytes.len() - at;
+            let seen = u32::try_from(8 * (WORD - rest)).expect("less than a word is left");
+            let word = u64::from_le_bytes(last).checked_shr(seen).unwrap_or(0);
+            at + plain_in_word(word.to_le_bytes())
+        }
+        None => at + bytes[at..].iter().take_while(|&&byte| !is_special(byte)).count(),
+    }
 }
 
 /// Bytes looked at together.

@@ -1,7 +1,8 @@
 //! Export lines, read and parsed ahead on every core where there are threads.
 
 use std::ops::{ControlFlow, Range};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use runseal_evidence::chain::Ahead;
@@ -18,8 +19,8 @@ use crate::mark::{Mark, MarkKind};
 const PARSERS_MAX: usize = 8;
 /// Memory that each buffer of a block keeps: enough for a line with a record of the largest size in most spellings.
 const KEPT_BYTES: usize = 2 << 20;
-/// Blocks beyond one for each thread that parses: one being read, one being checked, and some for whoever is kept
-/// from its core for a moment.
+/// Blocks beyond one for each thread that parses: one being checked, and some for whoever is kept from its core for a
+/// moment.
 const SPARE_BLOCKS: usize = 6;
 
 /// One line: its number, its length, and what it says.
@@ -67,13 +68,14 @@ impl EntryLine {
 #[derive(Default)]
 struct Block {
     text: Vec<u8>,
-    lines: Vec<(usize, Result<Kept, ExportError>)>,
+    lines: Vec<(usize, Kept)>,
     /// The bytes of the records and entries, one after the other.
     raws: Vec<u8>,
     /// For each record where it starts and ends in `raws`, and what a [`Line`] has of it.
     records: Vec<(Range<usize>, RecordAccount, Ahead)>,
     /// The same for each entry.
     entries: Vec<(Range<usize>, EntryLine)>,
+    runs: Vec<ExportRun>,
     /// The runs that lie in this block with all their records, where they could be judged.
     judged: Vec<JudgedLines>,
 }
@@ -85,12 +87,14 @@ struct JudgedLines {
     run: JudgedRun,
 }
 
-/// A [`Line`], of a record the next of [`Block::records`] and of an entry the next of [`Block::entries`].
+/// A [`Line`], of a record the next of [`Block::records`], of an entry the next of [`Block::entries`] and of a run the
+/// next of [`Block::runs`].
 enum Kept {
     Record,
     Entry,
-    Run(ExportRun),
+    Run,
     Other(Box<ExportLine>),
+    Faulty(Box<ExportError>),
 }
 
 impl Block {
@@ -98,6 +102,7 @@ impl Block {
         self.raws.clear();
         self.records.clear();
         self.entries.clear();
+        self.runs.clear();
         self.lines.clear();
         let mut rest = self.text.as_slice();
         while !rest.is_empty() {
@@ -105,21 +110,25 @@ impl Block {
             rest = after;
             let line = line.strip_suffix(b"\n").unwrap_or(line);
             let start = self.raws.len();
-            let kept = ReadLine::parse(line, &mut self.raws).map(|read| match read {
-                ReadLine::Record(account) => {
+            let kept = match ReadLine::parse(line, &mut self.raws) {
+                Ok(ReadLine::Record(account)) => {
                     let range = start..self.raws.len();
                     let ahead = Ahead::of(account.prev, &self.raws[start..]);
                     self.records.push((range, account, ahead));
                     Kept::Record
                 }
-                ReadLine::Entry(account) => {
+                Ok(ReadLine::Entry(account)) => {
                     let range = start..self.raws.len();
                     self.entries.push((range, EntryLine::of(account, &self.raws[start..], judge)));
                     Kept::Entry
                 }
-                ReadLine::Run(run) => Kept::Run(run),
-                ReadLine::Other(line) => Kept::Other(line),
-            });
+                Ok(ReadLine::Run(run)) => {
+                    self.runs.push(run);
+                    Kept::Run
+                }
+                Ok(ReadLine::Other(line)) => Kept::Other(line),
+                Err(error) => Kept::Faulty(Box::new(error)),
+            };
             self.lines.push((line.len(), kept));
         }
     }
@@ -131,11 +140,12 @@ impl Block {
         if !judge.is_settled() {
             return;
         }
-        let (mut run, mut records) = (None, 0);
+        let (mut run, mut records, mut runs) = (None, 0, self.runs.iter());
         for (at, (_, kept)) in self.lines.iter().enumerate() {
             match kept {
-                Ok(Kept::Record) => records += 1,
-                Ok(Kept::Run(line)) => {
+                Kept::Record => records += 1,
+                Kept::Run => {
+                    let Some(line) = runs.next() else { break };
                     if let Some((first, line, from)) = run.replace((at, line, records))
                         && let Some(run) = judge.judge(line, self.records(from..records))
                     {
@@ -156,14 +166,14 @@ impl Block {
         number: &mut u64,
         take: &mut impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<ControlFlow<()>, Failure> {
-        let (mut at, mut record, mut entry) = (0, 0, 0);
+        let (mut at, mut record, mut entry, mut run) = (0, 0, 0, 0);
         let mut judged = self.judged.drain(..).peekable();
         while let Some((length, kept)) = self.lines.get(at) {
             if let Some(mut judged) = judged.next_if(|judged| judged.first == at) {
                 let lines = &self.lines[at..at + judged.lines];
                 // Each has a line feed, which is the caller's to add for the last one.
                 let length = lines.iter().map(|(length, _)| length + 1).sum::<usize>() - 1;
-                (at, record) = (at + judged.lines, record + judged.lines - 1);
+                (at, record, run) = (at + judged.lines, record + judged.lines - 1, run + 1);
                 let lines = judged.lines as u64;
                 *number += lines;
                 if take((*number, length, Ok(Line::Judged(lines, &mut judged.run))))?.is_break() {
@@ -173,20 +183,24 @@ impl Block {
             }
             *number += 1;
             at += 1;
-            let line = kept.as_ref().map(|kept| match kept {
+            let line = match kept {
                 Kept::Record => {
                     let (range, account, ahead) = &self.records[record];
                     record += 1;
-                    Line::Record(&self.raws[range.clone()], account, *ahead)
+                    Ok(Line::Record(&self.raws[range.clone()], account, *ahead))
                 }
                 Kept::Entry => {
                     let (range, line) = &self.entries[entry];
                     entry += 1;
-                    Line::Entry(&self.raws[range.clone()], line)
+                    Ok(Line::Entry(&self.raws[range.clone()], line))
                 }
-                Kept::Run(run) => Line::Run(run),
-                Kept::Other(line) => Line::Other(line),
-            });
+                Kept::Run => {
+                    run += 1;
+                    Ok(Line::Run(&self.runs[run - 1]))
+                }
+                Kept::Other(line) => Ok(Line::Other(line)),
+                Kept::Faulty(error) => Err(&**error),
+            };
             if take((*number, *length, line))?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -221,8 +235,31 @@ pub(super) fn for_each(
     read
 }
 
-/// On threads: one reads the file, some parse, this one checks. Blocks go round the parsers in turn, so that they
-/// come back in order, and back to the reader when they are done with.
+/// Where parsers get their blocks: one of them at a time, so that the file is read in order.
+struct Source<'s, 'p> {
+    lines: &'s mut LineReader<'p>,
+    /// Blocks that the checker is done with.
+    spare: Receiver<Block>,
+    /// Why the file could not be read on.
+    failure: Option<Failure>,
+}
+
+impl Source<'_, '_> {
+    /// The next block of the file. `None` at its end, where it cannot be read, or where the checker has seen enough.
+    fn next_block(&mut self) -> Option<Block> {
+        let mut block = self.spare.recv().ok().filter(|_| self.failure.is_none())?;
+        match self.lines.next_block(&mut block.text) {
+            Ok(read) => read.then_some(block),
+            Err(failure) => {
+                self.failure = Some(failure);
+                None
+            }
+        }
+    }
+}
+
+/// On threads: each of some reads a block and parses it while it is close, this one checks. `order` says whose block
+/// comes next.
 fn ahead(
     lines: &mut LineReader<'_>,
     judge: &RunJudge<'_>,
@@ -230,17 +267,26 @@ fn ahead(
     take: &mut impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure>,
 ) -> Result<(), Failure> {
     let parsers = thread::available_parallelism().map_or(1, usize::from).min(PARSERS_MAX);
-    thread::scope(|scope| {
-        let (free, spare) = mpsc::channel();
-        for _ in 0..parsers + SPARE_BLOCKS {
-            // The other end lives in this function.
-            let _ = free.send(Block::default());
-        }
-        let (mut unparsed, mut parsed) = (Vec::new(), Vec::new());
-        for _ in 0..parsers {
-            let ((to, blocks), (done, from)) = (mpsc::channel::<Block>(), mpsc::channel());
+    let (free, spare) = mpsc::channel();
+    for _ in 0..parsers + SPARE_BLOCKS {
+        // The other end lives in this function.
+        let _ = free.send(Block::default());
+    }
+    let source = Mutex::new(Source { lines, spare, failure: None });
+    thread::scope(|scope| -> Result<(), Failure> {
+        let free = free;
+        let (next, order) = mpsc::channel();
+        let mut parsed = Vec::new();
+        for parser in 0..parsers {
+            let (done, from) = mpsc::channel();
+            let (source, next) = (&source, next.clone());
+            let read = move || {
+                let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
+                let block = source.next_block()?;
+                next.send(parser).ok().map(|()| block)
+            };
             scope.spawn(move || {
-                for mut block in blocks {
+                while let Some(mut block) = read() {
                     block.parse(judge);
                     block.judge(judge);
                     // Nobody takes it any more where the checker has seen enough.
@@ -249,34 +295,22 @@ fn ahead(
                     }
                 }
             });
-            unparsed.push(to);
             parsed.push(from);
         }
-        let reader = scope.spawn(move || read(lines, &spare, &unparsed));
-        for from in parsed.iter().cycle() {
-            let Ok(mut block) = from.recv() else { break };
+        drop(next);
+        for parser in order {
+            // A parser that panicked takes this thread along, once all have ended.
+            let Ok(mut block) = parsed[parser].recv() else { break };
             if block.hand_over(number, take)?.is_break() {
-                // The others find nobody to hand over to, and stop.
-                return Ok(());
+                break;
             }
             let _ = free.send(block);
         }
-        reader.join().unwrap_or_else(|_| Err(Failure::Internal("the reader of lines panicked".to_owned())))
-    })
-}
-
-fn read(
-    lines: &mut LineReader<'_>,
-    spare: &Receiver<Block>,
-    parsers: &[Sender<Block>],
-) -> Result<(), Failure> {
-    for parser in parsers.iter().cycle() {
-        let Ok(mut block) = spare.recv() else { break };
-        if !lines.next_block(&mut block.text)? || parser.send(block).is_err() {
-            break;
-        }
-    }
-    Ok(())
+        // Where the checker has seen enough, the parsers find no blocks and nobody to hand over to, and stop.
+        Ok(())
+    })?;
+    let source = source.into_inner().unwrap_or_else(PoisonError::into_inner);
+    source.failure.map_or(Ok(()), Err)
 }
 
 /// The same on one thread.
