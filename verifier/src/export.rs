@@ -1,6 +1,7 @@
 //! An export file, checked offline: streamed once, in bounded memory.
 
 mod check;
+mod crew;
 mod end;
 pub mod entries;
 mod lines;
@@ -70,7 +71,7 @@ pub fn check_lines(
     outside: Option<&[u8]>,
     against: &Against,
     spill: Spill,
-    advance: &dyn Fn(u64),
+    advance: &(dyn Fn(u64) + Sync),
 ) -> Result<Report, Failure> {
     let Some(first) = reader.next_line()?.map(<[u8]>::to_vec) else {
         return Err(not_an_export(path, "it is empty"));

@@ -1,27 +1,20 @@
-//! Export lines, read and parsed ahead on every core where there are threads.
+//! Export lines, read in blocks and parsed before it is their turn.
 
 use std::ops::{ControlFlow, Range};
-use std::sync::mpsc::{self, Receiver};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use runseal_evidence::chain::Ahead;
 use runseal_evidence::entry::EntryView;
 use runseal_evidence::export::{EntryAccount, ExportError, ExportLine, ExportRun, ReadLine, RecordAccount};
 use runseal_tlog::hash::LeafHash;
 
+use super::crew;
 use super::run_judge::{JudgedRun, RunJudge};
 use crate::error::Failure;
 use crate::lines::{BLOCK_BYTES, LineReader, line_length};
 use crate::mark::{Mark, MarkKind};
 
-/// Most threads that parse; one that checks keeps up with no more.
-const PARSERS_MAX: usize = 8;
 /// Memory that each buffer of a block keeps: enough for a line with a record of the largest size in most spellings.
 const KEPT_BYTES: usize = 2 << 20;
-/// Blocks beyond one for each thread that parses: one being checked, and some for whoever is kept from its core for a
-/// moment.
-const SPARE_BLOCKS: usize = 6;
 
 /// One line: its number, its length, and what it says.
 pub(super) type Parsed<'l> = (u64, usize, Result<Line<'l>, &'l ExportError>);
@@ -66,7 +59,7 @@ impl EntryLine {
 
 /// Lines on their way from the file to the checker.
 #[derive(Default)]
-struct Block {
+pub(super) struct Block {
     text: Vec<u8>,
     lines: Vec<(usize, Kept)>,
     /// The bytes of the records and entries, one after the other.
@@ -98,7 +91,13 @@ enum Kept {
 }
 
 impl Block {
-    fn parse(&mut self, judge: &RunJudge<'_>) {
+    /// Where its lines are read to.
+    pub(super) fn text(&mut self) -> &mut Vec<u8> {
+        &mut self.text
+    }
+
+    /// Reads its lines.
+    pub(super) fn parse(&mut self, judge: &RunJudge<'_>) {
         self.raws.clear();
         self.records.clear();
         self.entries.clear();
@@ -135,7 +134,7 @@ impl Block {
 
     /// Judges the runs that lie in this block as a whole: from their line up to the next run's, with records alone
     /// between. That their bytes were looked at just now makes it fast.
-    fn judge(&mut self, judge: &RunJudge<'_>) {
+    pub(super) fn judge(&mut self, judge: &RunJudge<'_>) {
         self.judged.clear();
         if !judge.is_settled() {
             return;
@@ -161,7 +160,11 @@ impl Block {
         self.records[range].iter().map(|(range, account, ahead)| (&self.raws[range.clone()], account, *ahead))
     }
 
-    fn hand_over(
+    /// Hands its lines to `take`, in order. `number` is that of the line before.
+    ///
+    /// # Errors
+    /// [`Failure`] of `take`.
+    pub(super) fn hand_over(
         &mut self,
         number: &mut u64,
         take: &mut impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure>,
@@ -214,8 +217,8 @@ impl Block {
     }
 }
 
-/// Hands each further line to `take`, in order, until the file ends or `take` has seen enough. While one line
-/// is checked the next ones are parsed and hashed, and whole runs held against what `judge` knows; memory holds a few
+/// Hands each further line to `take`, in order, until the file ends or `take` has seen enough. On every core where
+/// there are threads, lines are parsed and hashed, and whole runs held against what `judge` knows; memory holds a few
 /// blocks whatever the file's length.
 ///
 /// # Errors
@@ -223,108 +226,29 @@ impl Block {
 pub(super) fn for_each(
     lines: &mut LineReader<'_>,
     judge: &RunJudge<'_>,
-    mut take: impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure>,
+    take: impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure> + Send,
 ) -> Result<(), Failure> {
-    let mut number = lines.number;
-    let read = if cfg!(target_family = "wasm") {
-        in_turn(lines, judge, &mut number, &mut take)
+    if cfg!(target_family = "wasm") {
+        in_turn(lines, judge, take)
     } else {
-        ahead(lines, judge, &mut number, &mut take)
-    };
-    lines.number = number;
-    read
-}
-
-/// Where parsers get their blocks: one of them at a time, so that the file is read in order.
-struct Source<'s, 'p> {
-    lines: &'s mut LineReader<'p>,
-    /// Blocks that the checker is done with.
-    spare: Receiver<Block>,
-    /// Why the file could not be read on.
-    failure: Option<Failure>,
-}
-
-impl Source<'_, '_> {
-    /// The next block of the file. `None` at its end, where it cannot be read, or where the checker has seen enough.
-    fn next_block(&mut self) -> Option<Block> {
-        let mut block = self.spare.recv().ok().filter(|_| self.failure.is_none())?;
-        match self.lines.next_block(&mut block.text) {
-            Ok(read) => read.then_some(block),
-            Err(failure) => {
-                self.failure = Some(failure);
-                None
-            }
-        }
+        crew::for_each(lines, judge, take)
     }
-}
-
-/// On threads: each of some reads a block and parses it while it is close, this one checks. `order` says whose block
-/// comes next.
-fn ahead(
-    lines: &mut LineReader<'_>,
-    judge: &RunJudge<'_>,
-    number: &mut u64,
-    take: &mut impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure>,
-) -> Result<(), Failure> {
-    let parsers = thread::available_parallelism().map_or(1, usize::from).min(PARSERS_MAX);
-    let (free, spare) = mpsc::channel();
-    for _ in 0..parsers + SPARE_BLOCKS {
-        // The other end lives in this function.
-        let _ = free.send(Block::default());
-    }
-    let source = Mutex::new(Source { lines, spare, failure: None });
-    thread::scope(|scope| -> Result<(), Failure> {
-        let free = free;
-        let (next, order) = mpsc::channel();
-        let mut parsed = Vec::new();
-        for parser in 0..parsers {
-            let (done, from) = mpsc::channel();
-            let (source, next) = (&source, next.clone());
-            let read = move || {
-                let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
-                let block = source.next_block()?;
-                next.send(parser).ok().map(|()| block)
-            };
-            scope.spawn(move || {
-                while let Some(mut block) = read() {
-                    block.parse(judge);
-                    block.judge(judge);
-                    // Nobody takes it any more where the checker has seen enough.
-                    if done.send(block).is_err() {
-                        break;
-                    }
-                }
-            });
-            parsed.push(from);
-        }
-        drop(next);
-        for parser in order {
-            // A parser that panicked takes this thread along, once all have ended.
-            let Ok(mut block) = parsed[parser].recv() else { break };
-            if block.hand_over(number, take)?.is_break() {
-                break;
-            }
-            let _ = free.send(block);
-        }
-        // Where the checker has seen enough, the parsers find no blocks and nobody to hand over to, and stop.
-        Ok(())
-    })?;
-    let source = source.into_inner().unwrap_or_else(PoisonError::into_inner);
-    source.failure.map_or(Ok(()), Err)
 }
 
 /// The same on one thread.
 fn in_turn(
     lines: &mut LineReader<'_>,
     judge: &RunJudge<'_>,
-    number: &mut u64,
-    take: &mut impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure>,
+    mut take: impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure>,
 ) -> Result<(), Failure> {
     let mut block = Block::default();
+    let mut number = lines.number;
     while lines.next_block(&mut block.text)? {
         block.parse(judge);
         block.judge(judge);
-        if block.hand_over(number, take)?.is_break() {
+        let taken = block.hand_over(&mut number, &mut take);
+        lines.number = number;
+        if taken?.is_break() {
             break;
         }
     }
@@ -366,9 +290,9 @@ mod tests {
             let open = || LineReader::new(Cursor::new(&text), path);
             let (mut first, mut other) = (open(), open());
             for_each(&mut first, &judge, |line| collect(&mut many, line)).unwrap();
-            in_turn(&mut other, &judge, &mut 0, &mut |line| collect(&mut one, line)).unwrap();
+            in_turn(&mut other, &judge, |line| collect(&mut one, line)).unwrap();
             assert_eq!(many.len(), enough.min(51));
-            assert_eq!(first.number, many.len() as u64);
+            assert_eq!((first.number, other.number), (many.len() as u64, many.len() as u64));
             assert_eq!(many, one);
             if enough > 51 {
                 assert!(first.cut && other.cut);
