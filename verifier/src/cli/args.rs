@@ -52,7 +52,7 @@ pub(super) struct AuditArgs {
     /// Write a fraud proof here when the log is caught with two histories.
     #[arg(long, env = "RUNSEAL_FRAUD_PROOF")]
     pub(super) fraud_proof: Option<PathBuf>,
-    /// Fetches at a time.
+    /// Pieces of the log fetched at a time, each by up to 8 requests.
     #[arg(long, env = "RUNSEAL_JOBS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) jobs: u16,
     /// Longest time for one audit; what was verified by then is kept.
@@ -169,7 +169,7 @@ pub(super) struct WatchArgs {
     /// Write fraud proofs into this folder.
     #[arg(long, env = "RUNSEAL_FRAUD_PROOFS")]
     pub(super) fraud_proofs: Option<PathBuf>,
-    /// Fetches at a time, for each log.
+    /// Pieces of a log fetched at a time, each by up to 8 requests.
     #[arg(long, env = "RUNSEAL_JOBS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) jobs: u16,
     /// Longest time for one audit; what was verified by then is kept.

@@ -56,7 +56,7 @@ pub struct Audit {
     pub against: Against,
     /// How old the newest cosignature may be.
     pub max_age: Option<Duration>,
-    /// Fetches at a time.
+    /// Pieces of the log fetched at a time.
     pub jobs: usize,
     /// Longest time for the whole.
     pub timeout: Duration,

@@ -226,8 +226,14 @@ impl Client {
         // Compressed bytes that exceed the limit could only be padding.
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| network(url, error))? {
-            if bytes.len() + chunk.len() > limit {
+            let length = bytes.len() + chunk.len();
+            if length > limit {
                 return Err(FetchError::TooLong { url: url.to_string(), limit });
+            }
+            if length > bytes.capacity() {
+                // Twice as much as before, but never more than may come: many bodies come at a time.
+                let capacity = (2 * bytes.capacity()).clamp(length, limit);
+                bytes.reserve_exact(capacity - bytes.len());
             }
             bytes.extend_from_slice(&chunk);
         }

@@ -8,7 +8,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt as _};
 use runseal_tlog::hash::HASH_BYTES;
 use runseal_tlog::tile::{TileKind, TilePath};
 use thiserror::Error;
@@ -20,6 +20,9 @@ use crate::online::http::{Body, Client, FetchError, Token};
 /// Longest bundle fetched beside others: 256 entries of 4,096 bytes, the most that ours have, and some room.
 /// Longer ones are fetched one at a time, so that no log decides how much memory an audit takes.
 pub const BUNDLE_BYTES_USUAL: usize = 5 << 18;
+/// Most requests of one [`LogSource::fetch`] that wait for their answers: each keeps up to half a MiB of the connection's
+/// besides the body.
+const FETCHES_AT_ONCE: usize = 8;
 
 /// Why a part of a log could not be had.
 #[derive(Debug, Error)]
@@ -185,7 +188,8 @@ impl LogSource {
     pub async fn fetch(&self, paths: &[TilePath], bundle_limit: usize) -> Vec<Result<Fetched, SourceError>> {
         let results = match &self.place {
             Place::Http { client, prefix } => {
-                join_all(paths.iter().map(|path| fetch_http(client, prefix, *path, bundle_limit))).await
+                let fetches = paths.iter().map(|path| fetch_http(client, prefix, *path, bundle_limit));
+                stream::iter(fetches).buffered(FETCHES_AT_ONCE).collect().await
             }
             Place::Directory(root) => {
                 let (root, paths) = (root.clone(), paths.to_vec());
