@@ -5,10 +5,14 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use super::world::{MASTER, MapEngine, NOW, TTL, base, concluded, note, run, started, tenant};
 use crate::store::{Committer, Engine, EngineError, Limits, Overlay, Read, Writes};
 use crate::{AppendError, Journal, ManualClock, StoreError, Tenant};
+
+/// How long a gate stays closed at most, so that a test that fails behind it ends.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An ordered map whose commits wait for a signal, and fail when told to.
 #[derive(Clone, Default)]
@@ -60,7 +64,8 @@ impl Gate {
     /// Waits until a commit stands before the closed gate.
     fn await_commit(&self) {
         let state = self.0.state.lock().unwrap();
-        drop(self.0.changed.wait_while(state, |state| !state.waiting).unwrap());
+        let (state, _) = self.0.changed.wait_timeout_while(state, PATIENCE, |state| !state.waiting).unwrap();
+        assert!(state.waiting, "no commit came");
     }
 
     fn commits(&self) -> usize {
@@ -85,7 +90,7 @@ impl Engine for Gate {
         let mut state = self.0.state.lock().unwrap();
         state.waiting = true;
         self.0.changed.notify_all();
-        state = self.0.changed.wait_while(state, |state| state.closed).unwrap();
+        state = self.0.changed.wait_timeout_while(state, PATIENCE, |state| state.closed).unwrap().0;
         state.waiting = false;
         match state.failing.take() {
             None => self.0.rows.commit(writes),
