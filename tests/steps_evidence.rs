@@ -101,8 +101,8 @@ fn steps_that_a_run_concluded_with_are_borne_out() {
     let before = fs::read(desk.path("acme.steps")).unwrap();
     let said =
         desk.run(&["check", "--dir", "plane", "--tenant", "acme", "--steps", "acme.steps"]).ended(0).stdout;
-    assert!(said.contains("acme.steps: sound; 4 steps of 1 runs borne out"), "{said}");
-    assert!(said.contains("not checked: 4 steps of 1 runs that no conclusion commits to"), "{said}");
+    assert!(said.contains("acme.steps: sound; 4 steps of 1 run borne out"), "{said}");
+    assert!(said.contains("not checked: 4 steps of 1 run that no conclusion commits to"), "{said}");
     let report = audit(&desk, Some("acme.steps"));
     assert_eq!(report.verdict(), Verdict::Verified, "{report:?}");
     assert!(report.not_checked.iter().any(|gap| gap.what == "the steps of 1 run"), "{report:?}");

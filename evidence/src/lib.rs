@@ -13,6 +13,7 @@
 //! | [`export`] | export lines |
 //! | [`finding`] | what an audit holds against a log |
 //! | [`report`] | what an audit comes to |
+//! | [`amount`] | counts with their nouns |
 //! | [`steps`] | the results of a run's steps, as a file keeps them |
 //!
 //! Everything here works on bytes and values handed in: no I/O, no clock, no randomness, no task. Readers never
@@ -46,6 +47,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod amount;
 pub mod chain;
 mod decimal;
 pub mod entry;

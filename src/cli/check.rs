@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use runseal_evidence::amount::amount;
 
 use super::{CliError, Exit, check_steps::check_steps, output::Output, plane::PlaneArgs};
 use crate::{
@@ -86,7 +87,7 @@ fn check(journal: &Journal, log: Option<&TenantId>, output: &Output) -> Result<O
         None => journal.check_directory(progress),
     });
     let CheckReport { entries, runs, records, bytes, contradiction, .. } = report?;
-    let counts = format!("{entries} entries, {runs} runs, {records} records, {} hashed", HumanBytes(bytes));
+    let counts = format!("{}, {} hashed", amounts(entries, runs, records), HumanBytes(bytes));
     match &contradiction {
         None => output.line(format_args!("{name}: sound; {counts}"))?,
         Some(contradiction) => {
@@ -94,6 +95,10 @@ fn check(journal: &Journal, log: Option<&TenantId>, output: &Output) -> Result<O
         }
     }
     Ok(contradiction)
+}
+
+fn amounts(entries: u64, runs: u64, records: u64) -> String {
+    [amount(entries, "entry"), amount(runs, "run"), amount(records, "record")].join(", ")
 }
 
 /// Makes anew what is derived, and answers whether it could: from damaged evidence nothing is made.
@@ -114,12 +119,10 @@ fn rebuild(args: &Args, log: Option<&TenantId>, output: &Output) -> Result<bool,
             return Ok(false);
         }
     };
-    let from = format!("{entries} entries, {runs} runs, {records} records");
-    output.line(format_args!("{name}: indexes made anew from {from}"))?;
+    output.line(format_args!("{name}: indexes made anew from {}", amounts(entries, runs, records)))?;
     if claims_dropped > 0 {
-        output.line(format_args!(
-            "{name}: {claims_dropped} admission keys that no record bears out were dropped"
-        ))?;
+        let dropped = amount(claims_dropped, "admission key");
+        output.line(format_args!("{name}: dropped {dropped} that no record bears out"))?;
     }
     Ok(true)
 }

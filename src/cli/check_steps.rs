@@ -2,6 +2,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use runseal_evidence::amount::amount;
+
 use super::{CliError, output::Output};
 use crate::{Tenant, listing::RecordsError, steps};
 
@@ -30,16 +32,16 @@ pub(super) fn check_steps(tenant: &Tenant, path: &Path, output: &Output) -> Resu
         (&check.unreadable, "that may be in a part of the file that cannot be read"),
     ] {
         if !runs.is_empty() {
-            let (steps, runs) = (runs.values().sum::<u64>(), runs.len());
-            output.line(format_args!("{place}: not checked: {steps} steps of {runs} runs {why}"))?;
+            let (steps, runs) = (amount(runs.values().sum::<u64>(), "step"), amount(runs.len(), "run"));
+            output.line(format_args!("{place}: not checked: {steps} of {runs} {why}"))?;
         }
     }
     if file.torn_bytes > 0 {
-        output
-            .line(format_args!("{place}: {} bytes of an interrupted append at the end", file.torn_bytes))?;
+        let torn = amount(file.torn_bytes, "byte");
+        output.line(format_args!("{place}: {torn} of an interrupted append at the end"))?;
     }
     let verdict = if check.is_sound() { "sound" } else { "not what the runs concluded with" };
-    output
-        .line(format_args!("{place}: {verdict}; {} steps of {} runs borne out", check.steps, check.runs))?;
+    let (steps, runs) = (amount(check.steps, "step"), amount(check.runs, "run"));
+    output.line(format_args!("{place}: {verdict}; {steps} of {runs} borne out"))?;
     Ok(check.is_sound())
 }

@@ -359,7 +359,7 @@ impl Engine for Settling {
 fn the_engine_settles_once_nothing_has_come_for_a_while_and_only_once() {
     let engine = Settling::default();
     let settled = || engine.0.1.load(Ordering::SeqCst);
-    let patience = std::time::Duration::from_millis(20);
+    let patience = Duration::from_millis(20);
     let limits = Limits { settle_after: Some(patience), ..Limits::default() };
     let committer = Committer::start(Arc::new(engine.clone()), limits).unwrap();
     let put = |value: u8| -> Result<(), StoreError> {

@@ -8,10 +8,10 @@ use runseal_tlog::checkpoint::Checkpoint;
 use runseal_tlog::note::Note;
 use runseal_tlog::policy::{self, LogStatus, Policy};
 
-use crate::amount::amount;
 use crate::clock;
 use crate::dates::Dates;
 use crate::trust::Trust;
+use runseal_evidence::amount::amount;
 
 /// Longest checkpoint note accepted: 128 ML-DSA-44 lines and long names fit.
 pub const NOTE_BYTES_MAX: usize = 1 << 20;

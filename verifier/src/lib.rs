@@ -12,11 +12,9 @@
 //! | [`export`], [`proof`], [`fraud`] | files checked offline |
 //! | [`agentplane`] | exports of another agent plane |
 //! | [`online`] | audits of logs: on servers, on disk, for ever; only with the feature `cli` |
-//! | `amount` | counts with their nouns |
 //! | [`trust`], [`cli`], [`report_text`], [`report_html`], [`timeline`] | what goes in and what comes out |
 
 pub mod agentplane;
-mod amount;
 pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -7,11 +7,11 @@ use runseal_tlog::hash::LeafHash;
 use runseal_tlog::inclusion;
 use runseal_tlog::proof::{HEADER, ProofError, TlogProof};
 
-use crate::amount::amount;
 use crate::checkpoint::{self, Memory};
 use crate::error::Failure;
 use crate::judge;
 use crate::trust::{Trust, TrustError};
+use runseal_evidence::amount::amount;
 
 /// Longest proof file read: a note, 63 hashes and an entry in base64.
 pub const PROOF_BYTES_MAX: u64 = 2 << 20;

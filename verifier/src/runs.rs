@@ -11,8 +11,8 @@ use runseal_evidence::report::{NotChecked, Report};
 use runseal_evidence::steps::{CommitmentFault, StepsCommitment};
 
 pub use self::pinned::{Pin, Pinned};
-use crate::amount::amount;
 use crate::steps::{self, Against, Held};
+use runseal_evidence::amount::amount;
 
 /// Faults named of one run; after these it is clear enough.
 const FAULTS_MAX: usize = 8;

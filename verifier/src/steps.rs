@@ -13,8 +13,8 @@ use runseal_evidence::steps::{AuditedSteps, CommitmentFault, Standing, StepsAudi
 use runseal_tlog::key::{Algorithm, KeyError, VerifierKey};
 use thiserror::Error;
 
-use crate::amount::amount;
 use crate::error::Failure;
+use runseal_evidence::amount::amount;
 
 /// What records are held against besides the log.
 #[derive(Clone, Debug, Default)]

@@ -9,10 +9,10 @@ use runseal_tlog::tree::root_of;
 use serde_json::Value;
 
 use super::Check;
-use crate::amount::amount;
 use crate::checkpoint;
 use crate::lines::LineReader;
 use crate::trust::Trust;
+use runseal_evidence::amount::amount;
 
 impl Check {
     pub(super) fn finish(&mut self, lines: &LineReader<'_>, trust: &Trust, outside: Option<&[u8]>) {

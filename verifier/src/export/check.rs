@@ -17,7 +17,6 @@ use super::entries::ExportEntries;
 use super::lines::{EntryLine, Line};
 use super::run_judge::RunJudge;
 use super::runs::RunBlocks;
-use crate::amount::amount;
 use crate::checkpoint::{self, Signed};
 use crate::error::Failure;
 use crate::judge;
@@ -25,6 +24,7 @@ use crate::ledger::RunEntries as _;
 use crate::mark::{Mark, MarkKind};
 use crate::steps::{Against, StepsFile};
 use crate::trust::Trust;
+use runseal_evidence::amount::amount;
 
 /// What line may come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,12 +9,12 @@ use runseal_tlog::checkpoint::Checkpoint;
 use runseal_tlog::hash::NodeHash;
 
 use super::check::ExportCheck;
-use crate::amount::amount;
 use crate::checkpoint::{self, Memory};
 use crate::error::Failure;
 use crate::lines::LineReader;
 use crate::runs::{self, RunsStanding};
 use crate::steps;
+use runseal_evidence::amount::amount;
 
 impl ExportCheck<'_> {
     pub(super) fn finish(mut self, lines: &LineReader<'_>) -> Result<Report, Failure> {

@@ -13,7 +13,6 @@ use runseal_evidence::name::Base;
 use runseal_evidence::report::{Command, NotChecked, Report, Scope, TreeState};
 use runseal_tlog::fraud::FraudProof;
 
-use crate::amount::amount;
 use crate::checkpoint::{self, Age, Memory};
 use crate::clock::Clock;
 use crate::error::Failure;
@@ -24,6 +23,7 @@ use crate::online::records::RecordSource;
 use crate::online::source::LogSource;
 use crate::steps::Against;
 use crate::trust::Trust;
+use runseal_evidence::amount::amount;
 
 /// Findings and gaps listed; beyond that they are counted.
 const LISTED_MAX: usize = 1_000;

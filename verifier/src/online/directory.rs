@@ -14,7 +14,6 @@ use runseal_tlog::key::VerifierKey;
 use runseal_tlog::policy::PolicyLog;
 use runseal_tlog::tile::TILE_WIDTH;
 
-use crate::amount::amount;
 use crate::clock;
 use crate::error::Failure;
 use crate::history::{History, HistoryError, LogHistory};
@@ -23,6 +22,7 @@ use crate::online::finder::Finder;
 use crate::online::source::LogSource;
 use crate::online::tree::SignedTree;
 use crate::trust::Trust;
+use runseal_evidence::amount::amount;
 
 /// How long a log may be known before the directory has to list it: a plane publishes both with every
 /// checkpoint, but an auditor may come between the two.

@@ -7,10 +7,10 @@ use runseal_tlog::key::KeyName;
 use runseal_tlog::note::SignatureLine;
 use serde::Serialize;
 
-use crate::amount::amount;
 use crate::clock;
 use crate::history::{History, HistoryError, LogHistory};
 use crate::report_text::harmless;
+use runseal_evidence::amount::amount;
 
 #[derive(Serialize)]
 struct LogLine<'a> {

@@ -18,7 +18,6 @@ use runseal_tlog::policy::PolicyWitness;
 use runseal_tlog::tile::TileNodes;
 use sha2::{Digest as _, Sha256};
 
-use crate::amount::amount;
 use crate::checkpoint::{self, NOTE_BYTES_MAX};
 use crate::clock;
 use crate::error::Failure;
@@ -30,6 +29,7 @@ use crate::online::http::{Client, FetchError};
 use crate::online::source::{LogSource, http_prefix, join};
 use crate::online::tree::FetchedTree;
 use crate::trust::Trust;
+use runseal_evidence::amount::amount;
 
 /// What to compare.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use runseal_evidence::entry::{Entry, EntryView, Recognised};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{Outcome, RunId, TenantId};
 
-use crate::amount::amount;
+use runseal_evidence::amount::amount;
 
 /// What the log says of a run.
 #[derive(Clone, Debug)]

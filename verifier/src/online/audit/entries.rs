@@ -8,7 +8,6 @@ use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_tlog::bundle::BUNDLE_BYTES_MAX;
 
 use super::{LISTED_MAX, Run};
-use crate::amount::amount;
 use crate::checkpoint::Signed;
 use crate::error::Failure;
 use crate::history::Remembered;
@@ -21,6 +20,7 @@ use crate::online::finder::Finder;
 use crate::online::recorder::Recorder;
 use crate::online::source::BUNDLE_BYTES_USUAL;
 use crate::online::tree::{FetchedTree, TreeError};
+use runseal_evidence::amount::amount;
 
 /// Leaf tiles in one unit of work.
 const UNIT_TILES: u64 = 16;

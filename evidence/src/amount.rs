@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 /// A count with its noun, which is given as for one: `1 run`, `2 runs`, `0 entries`.
-pub(crate) fn amount(count: impl Display, noun: &str) -> String {
+pub fn amount(count: impl Display, noun: &str) -> String {
     let count = count.to_string();
     if count == "1" {
         return format!("1 {noun}");
