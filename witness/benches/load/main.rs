@@ -24,11 +24,14 @@
 //!   answered, over the same connections. Each one's time runs from the moment it was due, so that a
 //!   witness (or a generator) that falls behind is not spared. This is what a client waits for. The goal
 //!   stands beside the rate it is set for; a lower rate shows the same where the cores are not fought for.
+//!
+//! Both again on a disk whose syncs take longer (`--slower-disk`): there the disk is what is waited for.
 #![expect(clippy::unwrap_used, reason = "a measurement that cannot go on ends")]
 
 mod generator;
 mod logs;
 mod programs;
+mod slower;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -41,7 +44,7 @@ use ed25519_dalek::Signer as _;
 
 use generator::{Connections, Load, Pace};
 use logs::{Log, Plan, write_list};
-use programs::{Process, start_litewitness, start_ours, thread_on_core};
+use programs::{Process, start_litewitness, start_ours, start_slower, thread_on_core};
 
 /// The share of the ceiling that the witness is to serve.
 const GOAL_SHARE: f64 = 0.5;
@@ -75,6 +78,12 @@ struct Options {
     /// Requests a second where they are paced; a fifth of the ceiling and half of it if not given.
     #[arg(long)]
     rate: Option<f64>,
+    /// Measure also on a disk that takes so many seconds longer for each commit.
+    #[arg(long, default_value_t = 0.001)]
+    slower_disk: f64,
+    /// Be the witness on that disk.
+    #[arg(long, hide = true)]
+    serve: Option<PathBuf>,
     /// Given by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
@@ -99,6 +108,18 @@ impl Machine {
             time.as_secs_f64() * 1e3,
             time.as_secs_f64() / self.sync.as_secs_f64()
         )
+    }
+
+    /// What 99 of 100 requests are to stay under, where anybody can with so many always in flight.
+    fn goal(&self, connections: usize) -> String {
+        let mean = f64::from(u32::try_from(connections).unwrap()) / self.ceiling / self.sync.as_secs_f64();
+        if mean < GOAL_SYNCS {
+            format!(" (goal: under {GOAL_SYNCS})")
+        } else {
+            format!(
+                " (not even the mean can be under {GOAL_SYNCS} on this disk: at the ceiling itself it is {mean:.1})"
+            )
+        }
     }
 
     fn report(&self, connections: usize) {
@@ -192,11 +213,12 @@ impl Subject<'_> {
         let plan = self.plan(requests);
         let (load, cores) = self.drive(&plan, connections, Pace::Closed);
         println!(
-            "    saturated by {connections} connections: {:.0}/s = {:.2} of the ceiling; p50 {}, p99 {}",
+            "    saturated by {connections} connections: {:.0}/s = {:.2} of the ceiling; p50 {}, p99 {}{}",
             load.rate(),
             load.rate() / machine.ceiling,
             machine.syncs(load.thousandths(500)),
             machine.syncs(load.thousandths(990)),
+            machine.goal(connections),
         );
         println!("{cores}");
         load.rate()
@@ -255,8 +277,31 @@ impl Subject<'_> {
     }
 }
 
+/// The same where a sync takes so much longer that it, and not the cores, is what is waited for.
+fn on_slower_disk(machine: &Machine, by: Duration, options: &Options, logs: &[Log], folder: &Path) {
+    let place = folder.join("slower");
+    std::fs::create_dir(&place).unwrap();
+    let (process, address) = start_slower(&place, logs, by);
+    let machine = Machine { sync: machine.sync + by, ..*machine };
+    println!(
+        "runseal-witness, {} logs, on a disk whose syncs take {:.3} ms longer: {:.3} ms",
+        logs.len(),
+        by.as_secs_f64() * 1e3,
+        machine.sync.as_secs_f64() * 1e3
+    );
+    let processes = [process];
+    let mut subject = Subject { address, logs, processes: &processes, size: 0 };
+    subject.rate(&machine, options, options.requests);
+    subject.latencies(&machine, options);
+    subject.alone(&machine);
+}
+
 fn main() {
     let options = Options::parse();
+    let slower = Duration::from_secs_f64(options.slower_disk);
+    if let Some(folder) = &options.serve {
+        return slower::serve(folder, slower);
+    }
     let logs: Vec<Log> = (0..options.logs).map(Log::new).collect();
     assert!(
         options.logs >= 4 * options.connections,
@@ -299,6 +344,7 @@ fn main() {
         );
     }
     println!("{} logs at {:.2} of the rate of {}", 40 * options.logs, rates[1] / rates[0], options.logs);
+    on_slower_disk(&machine, slower, &options, &logs, folder.path());
     if let Some(programs) = &options.litewitness {
         let place = folder.path().join("lite");
         std::fs::create_dir(&place).unwrap();

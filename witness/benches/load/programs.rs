@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::logs::{Log, write_list};
 
+const OURS: &str = env!("CARGO_BIN_EXE_runseal-witness");
+
 pub(crate) struct Process(Child);
 
 impl Drop for Process {
@@ -47,19 +49,34 @@ fn run(program: &Path, args: &[&str], folder: &Path) {
     assert!(output.status.success(), "{}: {}", program.display(), String::from_utf8_lossy(&output.stderr));
 }
 
-/// Our own witness; answers how long it took to listen.
-pub(crate) fn start_ours(folder: &Path, logs: &[Log]) -> (Process, SocketAddr, Duration) {
-    let program = Path::new(env!("CARGO_BIN_EXE_runseal-witness"));
+/// Makes a key, a state file and a list of logs in `folder`.
+pub(crate) fn prepare(folder: &Path, logs: &[Log]) {
+    let program = Path::new(OURS);
     write_list(&folder.join("logs"), logs);
     run(program, &["keygen", "--name", "witness.example/load", "--out", "w.key"], folder);
     run(program, &["init", "--db", "w.redb"], folder);
+}
+
+/// Our own witness; answers how long it took to listen.
+pub(crate) fn start_ours(folder: &Path, logs: &[Log]) -> (Process, SocketAddr, Duration) {
+    prepare(folder, logs);
+    let mut command = Command::new(OURS);
+    command.args(["serve", "--key", "w.key", "--db", "w.redb", "--logs", "logs", "--listen", "127.0.0.1:0"]);
+    start(command.current_dir(folder))
+}
+
+/// The same on a disk that takes longer by so much, out of this program.
+pub(crate) fn start_slower(folder: &Path, logs: &[Log], by: Duration) -> (Process, SocketAddr) {
+    prepare(folder, logs);
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg("--serve").arg(folder).arg("--slower-disk").arg(by.as_secs_f64().to_string());
+    let (process, address, _) = start(&mut command);
+    (process, address)
+}
+
+fn start(command: &mut Command) -> (Process, SocketAddr, Duration) {
     let started = Instant::now();
-    let mut child = Command::new(program)
-        .args(["serve", "--key", "w.key", "--db", "w.redb", "--logs", "logs", "--listen", "127.0.0.1:0"])
-        .current_dir(folder)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let line = lines.find(|line| line.contains("listening on")).expect("the witness starts");
     let took = started.elapsed();
