@@ -9,15 +9,21 @@ use crate::place::{Place, Running, Serve, fails, log_of};
 use crate::pull::FileServer;
 use crate::wire::get;
 
-/// Waits until the about page shows this size.
-fn until_cosigned(running: &Running, size: usize) {
+/// Waits until the page at `path` is as it should be, which is called `what`.
+fn until(running: &Running, path: &str, what: &str, holds: impl Fn(&str) -> bool) {
     for _ in 0..400 {
-        if get(running.address, "/").text().contains(&format!("data-label=\"size\">{size}<")) {
+        if holds(&get(running.address, path).text()) {
             return;
         }
         std::thread::sleep(Duration::from_millis(25));
     }
-    panic!("never reached size {size}");
+    panic!("{path} never showed {what}");
+}
+
+/// Waits until the about page shows this size.
+fn until_cosigned(running: &Running, size: usize) {
+    let size = format!("data-label=\"size\">{size}<");
+    until(running, "/", &size, |page| page.contains(&size));
 }
 
 #[test]
@@ -112,13 +118,8 @@ fn a_server_without_a_good_certificate_is_believed_nothing() {
 
         place.write("policy", &format!("log {} {url}/\nquorum none\n", log.vkey()));
         let running = Running::start(trusting(&place.serving().logs("policy").with(&["--feed", "50ms"])));
-        let failed = || {
-            let page = get(running.address, "/metrics");
-            !page.text().contains("runseal_witness_pulls_total{outcome=\"failed\"} 0\n")
-        };
-        while !failed() {
-            std::thread::sleep(Duration::from_millis(25));
-        }
+        let none = "runseal_witness_pulls_total{outcome=\"failed\"} 0\n";
+        until(&running, "/metrics", "a failed pull", |page| !page.contains(none));
         assert_eq!(running.stop(), 0);
         assert!(place.logs().is_empty(), "{why}");
         assert!(server.asked().is_empty(), "{why}: a request was sent");
