@@ -3,6 +3,7 @@
 mod check;
 mod commit;
 mod contract;
+mod cost;
 mod damage;
 mod kill;
 mod logged;
