@@ -1,4 +1,5 @@
-//! What a page costs: rows looked at grow with the page, not with the journal behind it.
+//! What a page costs: rows looked at grow with the page, not with the journal behind it. And what takes more than
+//! one transaction, so that no page of the work is too long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -96,4 +97,27 @@ fn a_page_looks_at_no_more_rows_than_it_needs() {
         assert_eq!(acme.count_by_outcome(&outcome("failed")).unwrap(), RUNS as u64);
         1
     });
+}
+
+#[test]
+fn what_takes_several_transactions_is_done_whole() {
+    let clock = Arc::new(ManualClock::at(NOW));
+    let journal = Journal::in_memory(&base(), MASTER, clock).unwrap();
+    let acme = journal.tenant(&tenant("acme"));
+    // More than one transaction pins, and more than one forgets.
+    let runs = 4_200;
+    let acks: Vec<_> = (0..runs)
+        .map(|at| {
+            let name = run(&format!("r{at:04}"));
+            let epoch = acme.acquire(&name, "w", TTL).unwrap().epoch;
+            acme.append_queued(&name, epoch, vec![admitted(&format!("key-{at}"), "mail")])
+        })
+        .collect();
+    acks.into_iter().for_each(|ack| drop(ack.wait().unwrap()));
+    assert_eq!((acme.pin_heads().unwrap(), acme.tree_size().unwrap()), (runs, runs as u64));
+    assert_eq!(acme.pin_heads().unwrap(), 0);
+    assert_eq!(acme.forget_admissions(NOW + 1).unwrap(), runs as u64);
+    assert_eq!(acme.forget_admissions(NOW + 1).unwrap(), 0);
+    assert_eq!(acme.admitted_as("key-4199").unwrap(), None);
+    assert!(acme.check(&mut |_| {}).unwrap().is_sound());
 }

@@ -1,6 +1,7 @@
 //! The log grows, its tiles are those of its size, and no checkpoint contradicts another.
 
 use runseal_evidence::entry::Entry;
+use runseal_evidence::export::ExportLine;
 use runseal_tlog::bundle;
 use runseal_tlog::checkpoint::{Checkpoint, SignedCheckpoint};
 use runseal_tlog::consistency;
@@ -26,6 +27,7 @@ on_every_engine! {
     only_checkpoints_of_this_log_are_published
     a_proof_holds_offline_and_says_why_there_is_none
     heads_pin_open_runs_that_grew_and_no_others
+    an_export_of_some_runs_has_their_heads
     a_publication_is_waited_for
     witness_sizes_are_remembered
 }
@@ -300,4 +302,33 @@ fn witness_sizes_are_remembered(world: World) {
     let world = world.reopened();
     assert_eq!(world.acme.witness_size("w.example").unwrap(), Some(7));
     assert_eq!(world.acme.witness_size("other").unwrap(), None);
+}
+
+fn an_export_of_some_runs_has_their_heads(world: World) {
+    let epoch = world.leased_with("r", vec![note("1")]);
+    world.wrote("s", vec![note("1")]);
+    assert_eq!(world.acme.pin_heads().unwrap(), 2);
+    world.acme.append(&run("r"), epoch, vec![note("2")]).unwrap();
+    assert_eq!(world.acme.pin_heads().unwrap(), 1);
+    world.sealed("t");
+    world.acme.append(&run("r"), epoch, vec![concluded("succeeded")]).unwrap();
+    world.acme.seal(&run("r"), epoch).unwrap();
+    let note = world.acme.sign_checkpoint().unwrap();
+    world.acme.publish(&note).unwrap();
+    let indexes = |runs: &[&str]| {
+        let runs: Vec<_> = runs.iter().map(|name| run(name)).collect();
+        let mut export = Vec::new();
+        world.acme.export(Some(&runs), &mut export).unwrap();
+        let lines = export.strip_suffix(b"\n").unwrap().split(|byte| *byte == b'\n');
+        let lines = lines.map(|line| ExportLine::parse(line).unwrap());
+        lines
+            .filter_map(|line| if let ExportLine::Entry(entry) = line { Some(entry.index) } else { None })
+            .collect()
+    };
+    let of: [(&[&str], Vec<u64>); 4] =
+        [(&["r"], vec![0, 2, 4]), (&["s"], vec![1]), (&["t"], vec![3]), (&["s", "r"], vec![0, 1, 2, 4])];
+    for (runs, expected) in of {
+        let found: Vec<u64> = indexes(runs);
+        assert_eq!(found, expected, "{runs:?}");
+    }
 }

@@ -1,5 +1,7 @@
 //! A seal freezes a concluded run and enters the log, once, in one transaction.
 
+use std::sync::Barrier;
+
 use runseal_evidence::entry::Entry;
 use runseal_evidence::export::RunState;
 
@@ -16,6 +18,7 @@ on_every_engine! {
     positions_follow_the_order_of_seals_and_have_no_gaps
     a_damaged_record_is_caught_before_it_is_sealed
     a_run_that_does_not_exist_is_not_sealed
+    of_racing_seals_one_enters_the_log
 }
 
 fn a_seal_takes_its_outcome_from_the_last_record(world: World) {
@@ -109,4 +112,24 @@ fn a_run_that_does_not_exist_is_not_sealed(world: World) {
     let refused = world.acme.seal_once(&run("s"), "w").unwrap_err();
     assert!(matches!(refused, SealError::UnknownRun { .. }), "{refused}");
     assert!(world.acme.acquire(&run("s"), "w", TTL).unwrap().epoch == 1, "nothing was left behind");
+}
+
+fn of_racing_seals_one_enters_the_log(world: World) {
+    for round in 0..20 {
+        let name = run(&format!("r{round}"));
+        let epoch = world.leased_with(name.as_str(), vec![concluded("succeeded")]);
+        let barrier = Barrier::new(3);
+        let sealed = std::thread::scope(|scope| {
+            let racers = [0; 3].map(|_| {
+                scope.spawn(|| {
+                    barrier.wait();
+                    world.acme.seal(&name, epoch).unwrap()
+                })
+            });
+            racers.map(|racer| racer.join().unwrap())
+        });
+        assert!(sealed.iter().all(|other| *other == sealed[0]), "{sealed:?}");
+        assert_eq!((sealed[0].index, world.acme.tree_size().unwrap()), (round, round + 1));
+    }
+    world.assert_sound();
 }

@@ -1,11 +1,12 @@
 //! The tenant leads every key: what is another's does not exist.
 
 use runseal_evidence::entry::Entry;
+use runseal_tlog::tile::{TileKind, TilePath};
 
 use crate::tests::world::{
     TTL, World, admitted, case, concluded, in_case, note, outcome, run, started, suspended, tenant,
 };
-use crate::{AppendError, CancelError, ProveError, ReadError, SealError};
+use crate::{AppendError, AsWritten, CancelError, LeaseError, ProveError, ReadError, SealError};
 
 on_every_engine! {
     another_tenants_run_does_not_exist_in_any_call
@@ -28,6 +29,16 @@ fn another_tenants_run_does_not_exist_in_any_call(world: World) {
     let other = world.journal.tenant(&tenant("globex"));
     let r = run("r");
     assert_eq!(other.run(&r).unwrap(), None);
+    assert!(matches!(other.renew(&run("w"), "worker", 2, TTL).unwrap_err(), LeaseError::LeaseNotHeld { .. }));
+    other.release(&run("w"), 2).unwrap();
+    assert!(matches!(other.read_lifted(&r, 1, 9, &AsWritten).unwrap_err(), ReadError::UnknownRun { .. }));
+    assert!(matches!(other.seal_once(&r, "w").unwrap_err(), SealError::UnknownRun { .. }));
+    let mut export = Vec::new();
+    assert!(other.export(Some(&[r.clone()]), &mut export).is_err());
+    assert!(export.is_empty(), "{}", String::from_utf8_lossy(&export));
+    let tile = TilePath::new(TileKind::Hashes { level: 0 }, 0, 1).unwrap();
+    assert_eq!((other.tile(&tile).unwrap(), world.acme.tile(&tile).unwrap().is_some()), (None, true));
+    assert!(other.inclusion_proof(0, 1).is_err());
     assert!(matches!(other.read(&r, 1, 9).unwrap_err(), ReadError::UnknownRun { .. }));
     assert!(matches!(other.read_unverified(&r, 1, 9).unwrap_err(), ReadError::UnknownRun { .. }));
     assert!(matches!(
@@ -54,6 +65,7 @@ fn another_tenants_run_does_not_exist_in_any_call(world: World) {
     assert_eq!(other.pin_heads().unwrap(), 0);
     assert_eq!(world.acme.admitted_as("key").unwrap().unwrap().run, r, "nothing of it was forgotten");
     assert_eq!(world.journal.tenants().unwrap(), [tenant("acme")]);
+    assert_eq!(world.acme.abandoned_runs(9).unwrap().len(), 1, "its lease is as it was");
 }
 
 fn tenants_do_not_get_in_each_others_way(world: World) {
