@@ -113,7 +113,9 @@ fn what_takes_several_transactions_is_done_whole() {
             acme.append_queued(&name, epoch, vec![admitted(&format!("key-{at}"), "mail")])
         })
         .collect();
-    acks.into_iter().for_each(|ack| drop(ack.wait().unwrap()));
+    for ack in acks {
+        ack.wait().unwrap();
+    }
     assert_eq!((acme.pin_heads().unwrap(), acme.tree_size().unwrap()), (runs, runs as u64));
     assert_eq!(acme.pin_heads().unwrap(), 0);
     assert_eq!(acme.forget_admissions(NOW + 1).unwrap(), runs as u64);

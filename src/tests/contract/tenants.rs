@@ -34,7 +34,7 @@ fn another_tenants_run_does_not_exist_in_any_call(world: World) {
     assert!(matches!(other.read_lifted(&r, 1, 9, &AsWritten).unwrap_err(), ReadError::UnknownRun { .. }));
     assert!(matches!(other.seal_once(&r, "w").unwrap_err(), SealError::UnknownRun { .. }));
     let mut export = Vec::new();
-    assert!(other.export(Some(&[r.clone()]), &mut export).is_err());
+    assert!(other.export(Some(std::slice::from_ref(&r)), &mut export).is_err());
     assert!(export.is_empty(), "{}", String::from_utf8_lossy(&export));
     let tile = TilePath::new(TileKind::Hashes { level: 0 }, 0, 1).unwrap();
     assert_eq!((other.tile(&tile).unwrap(), world.acme.tile(&tile).unwrap().is_some()), (None, true));
