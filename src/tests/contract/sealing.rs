@@ -19,6 +19,8 @@ on_every_engine! {
     a_damaged_record_is_caught_before_it_is_sealed
     a_run_that_does_not_exist_is_not_sealed
     of_racing_seals_one_enters_the_log
+    a_run_of_several_pages_is_sealed_whole
+    a_run_that_lost_its_last_records_is_not_sealed
 }
 
 fn a_seal_takes_its_outcome_from_the_last_record(world: World) {
@@ -132,4 +134,26 @@ fn of_racing_seals_one_enters_the_log(world: World) {
         assert_eq!((sealed[0].index, world.acme.tree_size().unwrap()), (round, round + 1));
     }
     world.assert_sound();
+}
+
+fn a_run_of_several_pages_is_sealed_whole(world: World) {
+    let epoch = world.leased_with("r", (0..2_500).map(|at| note(&at.to_string())).collect());
+    world.acme.append(&run("r"), epoch, vec![concluded("succeeded")]).unwrap();
+    let chain = world.acme.run(&run("r")).unwrap().unwrap().chain;
+    let sealed = world.acme.seal(&run("r"), epoch).unwrap();
+    assert_eq!((sealed.records, sealed.chain), (2_501, chain));
+    world.assert_sound();
+}
+
+fn a_run_that_lost_its_last_records_is_not_sealed(world: World) {
+    let epoch =
+        world.leased_with("r", vec![note("1"), note("2"), note("3"), note("4"), concluded("succeeded")]);
+    for seq in [4, 5] {
+        world.plant(Table::Records, &[&record_key("r", seq)], None);
+    }
+    let SealError::Store(error) = world.acme.seal(&run("r"), epoch).unwrap_err() else { panic!() };
+    let corruption = error.corruption().unwrap();
+    assert_eq!((corruption.run.as_deref(), corruption.seq), (Some("r"), Some(4)));
+    assert!(matches!(corruption.fault, Fault::Missing));
+    assert_eq!(world.acme.tree_size().unwrap(), 0);
 }
