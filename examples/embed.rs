@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let acme = journal.tenant(&TenantId::new("acme")?);
 
     // Whoever writes to a run claims it first. The epoch fences out everybody who claimed it before.
-    let run = RunId::new(format!("refund-{}", uuid::Uuid::now_v7()))?;
+    let run = RunId::new(format!("refund-{:04}", acme.tree_size()?))?;
     let lease = acme.acquire(&run, "worker-1", Duration::from_secs(30))?;
 
     // A batch is appended whole or not at all, and durable when the call returns.

@@ -18,6 +18,40 @@
 //!
 //! Names, records and entries are those of `runseal-evidence`, trees, notes and keys those of
 //! `runseal-tlog`.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use runseal::evidence::{json::Json, name::*, record::RecordDraft};
+//! use runseal::{AppendError, CreateOptions, Journal};
+//!
+//! let dir = tempfile::tempdir()?;
+//! let plane = dir.path().join("plane");
+//! // Made once, and opened with `Journal::open` from then on.
+//! let journal = Journal::create(&plane, &Base::new("log.example.com/plane")?, &CreateOptions::default())?;
+//! let acme = journal.tenant(&TenantId::new("acme")?);
+//!
+//! // Whoever writes to a run claims it; the epoch fences out everybody who claimed it before.
+//! let run = RunId::new("refund-4471")?;
+//! let epoch = acme.acquire(&run, "worker-1", Duration::from_secs(30))?.epoch;
+//!
+//! // An effect starts once in a run, whatever crashed in between.
+//! let pay = EffectKey::new("d740f1079e06559bc6839ee3bf0588f83c821977aca7eb50cc8d91fc97b11bde")?;
+//! let record = |kind: &str, payload: &[u8], effect| -> Result<RecordDraft, Box<dyn std::error::Error>> {
+//!     Ok(RecordDraft { kind: Kind::new(kind)?, payload: Json::parse(payload)?, effect, case: None })
+//! };
+//! acme.append(&run, epoch, vec![record("EffectStarted", br#"{"amount":129.90}"#, Some(pay.clone()))?])?;
+//! let again = acme.append(&run, epoch, vec![record("EffectStarted", b"{}", Some(pay.clone()))?]);
+//! assert!(matches!(again, Err(AppendError::DuplicateEffect { seq: 1, .. })));
+//! acme.append(&run, epoch, vec![record("EffectDone", b"{}", Some(pay))?])?;
+//!
+//! // Concluded, sealed, and shown: from here on nobody can change the run and not be seen.
+//! acme.append(&run, epoch, vec![record("RunConcluded", br#"{"outcome":"succeeded"}"#, None)?])?;
+//! assert_eq!(acme.seal(&run, epoch)?.index, 0);
+//! let checkpoint = acme.sign_checkpoint()?;
+//! acme.publish(&checkpoint)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #[cfg(feature = "cli")]
 mod atomic_file;
