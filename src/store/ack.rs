@@ -76,6 +76,11 @@ impl<T, E> Future for Ack<T, E> {
 }
 
 impl<T, E: From<StoreError>> Answer<T, E> {
+    /// Whether nobody waits for it any more.
+    pub(crate) fn is_given_up(&self) -> bool {
+        Arc::strong_count(&self.slot) == 1
+    }
+
     /// Answers.
     pub(crate) fn send(self, answer: Result<T, E>) {
         drop(self.put(answer));
