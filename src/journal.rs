@@ -80,6 +80,9 @@ pub enum RebuildError {
     /// and no index can be made from it.
     #[error("{0}; this is no index, and nothing was changed: restore it from a backup")]
     Damaged(Box<Corruption>),
+    /// The evidence holds what a newer build wrote, which this one cannot judge.
+    #[error("{0}; nothing was changed: use a newer runseal")]
+    Newer(Box<Corruption>),
     /// The database failed.
     #[error(transparent)]
     Store(StoreError),
@@ -88,6 +91,7 @@ pub enum RebuildError {
 impl From<StoreError> for RebuildError {
     fn from(error: StoreError) -> Self {
         match error {
+            StoreError::Corrupt(corruption) if corruption.fault.is_skew() => Self::Newer(corruption),
             StoreError::Corrupt(corruption) => Self::Damaged(corruption),
             error => Self::Store(error),
         }

@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
     if args.tenant.is_none() {
         logs.push(None);
     }
-    let mut sound = Vec::new();
+    let mut ended = Vec::new();
     for log in &logs {
         let mut contradiction = check(&journal, log.as_ref(), output)?;
         if args.rebuild_indexes && contradiction.is_some() {
@@ -64,14 +64,41 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
                 contradiction = check(&journal, log.as_ref(), output)?;
             }
         }
-        sound.push(contradiction.is_none());
+        ended.push(match contradiction {
+            None => remembers(&journal, log.as_ref(), output)?,
+            Some(newer) if newer.fault.is_skew() => Exit::Unfinished,
+            Some(_) => Exit::Finding,
+        });
         if let (Some(tenant), Some(file)) = (log, &args.steps) {
-            sound.push(check_steps(&journal.tenant(tenant), file, output)?);
+            let sound = check_steps(&journal.tenant(tenant), file, output)?;
+            ended.push(if sound { Exit::Done } else { Exit::Finding });
         }
     }
-    match sound.iter().filter(|sound| !**sound).count() {
-        0 => Ok(Exit::Done),
-        unsound => Err(CliError::CheckFailed { unsound, checked: sound.len() }),
+    let checked = ended.len();
+    let [unsound, unread] =
+        [Exit::Finding, Exit::Unfinished].map(|as_this| ended.iter().filter(|end| **end == as_this).count());
+    if unsound > 0 {
+        Err(CliError::CheckFailed { unsound, checked })
+    } else if unread > 0 {
+        Err(CliError::CheckUnfinished { unread, checked })
+    } else {
+        Ok(Exit::Done)
+    }
+}
+
+/// Holds a log that is sound in itself against what the plane remembers of having signed: it may be an older one.
+fn remembers(journal: &Journal, log: Option<&TenantId>, output: &Output) -> Result<Exit, CliError> {
+    let compared = match log {
+        Some(tenant) => journal.tenant(tenant).compare_with_memory(),
+        None => journal.directory().compare_with_memory(),
+    };
+    let Err(error) = compared.map_err(CliError::from) else { return Ok(Exit::Done) };
+    match error.exit() {
+        end @ (Exit::Finding | Exit::Unfinished) => {
+            output.line(format_args!("{}: {error}", name(log)))?;
+            Ok(end)
+        }
+        _ => Err(error),
     }
 }
 
@@ -113,8 +140,7 @@ fn rebuild(args: &Args, log: Option<&TenantId>, output: &Output) -> Result<bool,
         Ok(report) => report,
         Err(RebuildError::Open(error)) => return Err(error.into()),
         Err(RebuildError::Store(error)) => return Err(error.into()),
-        Err(RebuildError::Damaged(damaged)) => {
-            let refused = RebuildError::Damaged(damaged);
+        Err(refused @ (RebuildError::Damaged(_) | RebuildError::Newer(_))) => {
             output.line(format_args!("{name}: indexes not made anew: {refused}"))?;
             return Ok(false);
         }

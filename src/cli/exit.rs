@@ -196,6 +196,14 @@ pub enum CliError {
         /// Those checked.
         checked: usize,
     },
+    /// The self-check met what a newer build wrote.
+    #[error("{unread} of {checked} log(s) hold what this version cannot read: use a newer runseal")]
+    CheckUnfinished {
+        /// Tenants that were not checked to the end, the directory counted as one.
+        unread: usize,
+        /// All of them.
+        checked: usize,
+    },
     /// A file cannot be written.
     #[error(transparent)]
     File(#[from] FileError),
@@ -266,6 +274,7 @@ impl CliError {
             | Self::Client(_)
             | Self::Setup(_)
             | Self::QuorumMissed { .. }
+            | Self::CheckUnfinished { .. }
             | Self::NothingPublished
             | Self::File(_)
             | Self::Stdout(_) => Exit::Unfinished,

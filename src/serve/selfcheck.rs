@@ -41,6 +41,9 @@ pub(super) async fn run(plane: Arc<Plane>, interval: Duration) {
 }
 
 fn note(plane: &Plane, name: &str, report: &CheckReport) {
+    if let Some(newer) = report.contradiction.as_ref().filter(|found| found.fault.is_skew()) {
+        return warn!(log = name, reason = %newer, "the self-check could not finish");
+    }
     let found = report.contradiction.as_ref().map(ToString::to_string);
     match &found {
         None => debug!(log = name, records = report.records, "the self-check found nothing"),

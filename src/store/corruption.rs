@@ -61,7 +61,9 @@ impl fmt::Display for Corruption {
         if !self.tenant.is_empty() {
             write!(f, " of tenant {}", self.tenant)?;
         }
-        write!(f, " is corrupt: {}", self.fault)
+        // What a newer build wrote is not damaged.
+        let what = if self.fault.is_skew() { "cannot be read by this version" } else { "is corrupt" };
+        write!(f, " {what}: {}", self.fault)
     }
 }
 

@@ -13,3 +13,10 @@ mod power;
 mod rebuild;
 mod story;
 pub(crate) mod world;
+
+/// How `runseal check` of a plane ends.
+#[cfg(feature = "cli")]
+fn check_command(plane: &std::path::Path) -> std::process::ExitCode {
+    let arguments = ["runseal", "--quiet", "check", "--dir"].map(std::ffi::OsString::from);
+    crate::cli::run(arguments.into_iter().chain([plane.as_os_str().to_owned()]))
+}

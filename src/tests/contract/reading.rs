@@ -139,6 +139,12 @@ fn a_record_of_a_newer_version_is_skew_and_not_damage(world: World) {
     assert_eq!(seq, Some(1));
     assert!(fault.is_skew(), "{fault}");
     assert_eq!(world.acme.read_unverified(&run("r"), 1, 1).unwrap()[0].raw, bytes);
+    let found = world.acme.check(&mut |_| {}).unwrap().contradiction.unwrap();
+    assert!(found.fault.is_skew() && !found.to_string().contains("corrupt"), "{found}");
+    #[cfg(feature = "cli")]
+    world.closed_for(|plane| {
+        assert_eq!(crate::tests::check_command(plane), std::process::ExitCode::from(3));
+    });
 }
 
 type Damage = fn(&mut Vec<u8>);
