@@ -380,7 +380,15 @@ impl Disk<'_, '_> {
                     self.tx.put(self.space(Table::Effects).key(&key), seq.to_be_bytes().to_vec());
                 }
                 (Meaning::RunAdmitted(admitted), _) => {
-                    index::admit(self.tx, self.scope, run, &mut after, admitted, now_ms)?;
+                    index::admit(
+                        self.tx,
+                        self.scope,
+                        run,
+                        &mut after,
+                        admitted,
+                        now_ms,
+                        index::Admitting::Now,
+                    )?;
                 }
                 _ => {}
             }

@@ -9,7 +9,7 @@ use runseal_evidence::signature::RecordSignature;
 use super::append::{AppendError, Appended, Writer};
 use super::record_row::{RecordRow, record_key, records};
 use super::run::RunRow;
-use crate::index;
+use crate::index::{self, Admitting};
 use crate::store::{
     Corruption, Direction, Fault, Overlay, Read, Scanned, Scope, Space, StoreError, Table, row,
 };
@@ -21,6 +21,7 @@ pub(crate) struct Extension<'a> {
     before: Option<RunRow>,
     after: RunRow,
     change: index::Change,
+    admitting: Admitting,
 }
 
 impl<'a> Extension<'a> {
@@ -36,7 +37,12 @@ impl<'a> Extension<'a> {
             refuse_unaccounted_records(tx, scope, run)?;
         }
         let after = before.clone().unwrap_or_else(|| RunRow::new(ChainHash::genesis(tenant, run)));
-        Ok(Self { scope, run, before, after, change: index::Change::default() })
+        Ok(Self { scope, run, before, after, change: index::Change::default(), admitting: Admitting::Now })
+    }
+
+    /// What is put was written before: its admission may have been followed by another with its key.
+    pub(crate) fn restoring(self) -> Self {
+        Self { admitting: Admitting::Restored, ..self }
     }
 
     /// The number of the next record.
@@ -65,7 +71,7 @@ impl<'a> Extension<'a> {
             start_effect(tx, scope, run, effect, seq)?;
         }
         if let Meaning::RunAdmitted(admitted) = &meaning {
-            index::admit(tx, scope, run, &mut self.after, admitted, at_ms)?;
+            index::admit(tx, scope, run, &mut self.after, admitted, at_ms, self.admitting)?;
         }
         if let Some(case) = &draft.case {
             index::add_to_case(tx, scope, case, run, seq);
@@ -84,7 +90,7 @@ impl<'a> Extension<'a> {
 
     /// Brings the indexes and the run's row in step with the records that were put.
     pub(crate) fn finish(self, tx: &mut Overlay<'_>) -> Result<(), StoreError> {
-        let Self { scope, run, before, mut after, change } = self;
+        let Self { scope, run, before, mut after, change, .. } = self;
         index::follow(tx, scope, run, before.as_ref(), &mut after, change)
     }
 }

@@ -119,7 +119,15 @@ impl LeaseRow {
         let expires_at_ms = row.i64("expiry")?;
         let owner = row.text("owner")?.to_owned();
         row.end()?;
-        if epoch == 0 { Err(RowFault::Value("epoch")) } else { Ok(Self { owner, epoch, expires_at_ms }) }
+        let row = Self { owner, epoch, expires_at_ms };
+        // Nobody has it, or somebody with a name.
+        if row.epoch == 0 {
+            Err(RowFault::Value("epoch"))
+        } else if row.owner.trim().is_empty() && row != Self::released(epoch) {
+            Err(RowFault::Value("owner"))
+        } else {
+            Ok(row)
+        }
     }
 }
 
@@ -275,5 +283,23 @@ pub(crate) fn refuse_sealed(run: &RunId, known: Option<&RunRow>) -> Result<(), L
     match known.and_then(RunRow::sealed_as) {
         Some(outcome) => Err(LeaseError::RunSealed { run: run.clone(), outcome: outcome.clone() }),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_held_by_a_name_or_returned_and_no_other_row_is_one() {
+        let row =
+            |owner: &str, epoch, expires_at_ms| LeaseRow { owner: owner.to_owned(), epoch, expires_at_ms };
+        for fine in [row("w", 3, 9), row("w", 3, 0), LeaseRow::released(3)] {
+            assert_eq!(LeaseRow::decode(&fine.encode()), Ok(fine));
+        }
+        assert_eq!(LeaseRow::decode(&row("w", 0, 9).encode()), Err(RowFault::Value("epoch")));
+        for blank in [row("", 3, 9), row("", 3, -1), row(" ", 3, 9), row(" ", 3, 0)] {
+            assert_eq!(LeaseRow::decode(&blank.encode()), Err(RowFault::Value("owner")), "{blank:?}");
+        }
     }
 }

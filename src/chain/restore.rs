@@ -79,7 +79,7 @@ pub(crate) fn restore<'r>(
     if run_row(tx, writer.scope, run)?.is_some() {
         return Err(RestoreError::RunExists { run: run.clone() });
     }
-    let mut extension = Extension::of(tx, writer, run, None)?;
+    let mut extension = Extension::of(tx, writer, run, None)?.restoring();
     let mut verified = Verified::nothing(writer.tenant, run);
     for (raw, signature) in records {
         let seq = extension.next_seq();

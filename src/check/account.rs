@@ -10,9 +10,9 @@ use super::facts::Facts;
 use super::ledger::{Derived, Ledger, Mode};
 use super::records::{Chains, Sound, Visitor};
 use super::rows::Rows;
-use super::{Counts, PROGRESS_ROWS};
+use super::{Counts, PROGRESS_ROWS, admissions};
 use crate::chain::{LeaseRow, RunRow, decode_run, stored_run};
-use crate::index::{activity, admission, case, outcome, waiting};
+use crate::index::{Admission, activity, case, outcome, waiting};
 use crate::store::key::time_key;
 use crate::store::{Corruption, Fault, KeyRange, Read, Scope, Space, StoreError, Table};
 
@@ -159,17 +159,9 @@ impl<'c, 't> Account<'c, 't> {
         }
         if let Meaning::RunAdmitted(admitted) = meaning
             && let Some(key) = &admitted.admission_key
-            && let Some(holder) = admission::admitted_as(self.rows, self.scope, key)?
-            && holder.run == *run
-            && holder.admitted_ms != record.at().posix_ms()
         {
-            if matches!(self.ledger.mode, Mode::Write) {
-                let (key, row) = admission::claim(self.scope, key, run, record.at().posix_ms());
-                self.ledger.writes.insert(key, Some(row));
-                return Ok(());
-            }
-            let fault = Fault::contradiction("the time", holder.admitted_ms, record.at().posix_ms());
-            return Err(Corruption::in_scope(self.scope, "admission", fault).of_run(run).into());
+            let this = Admission { run: run.clone(), admitted_ms: record.at().posix_ms() };
+            admissions::admitted(self.rows, self.scope, &mut self.ledger, key, &this)?;
         }
         Ok(())
     }

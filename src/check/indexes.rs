@@ -4,10 +4,9 @@ use runseal_evidence::name::Outcome;
 
 use super::ledger::{Derived, Ledger};
 use super::rows::each;
-use super::{Counts, Subject, entries};
+use super::{Counts, Subject, admissions, entries};
 use crate::chain::{self, stored_run};
-use crate::index::{admission, cancellation, outcome};
-use crate::store::key::time_key;
+use crate::index::{cancellation, outcome};
 use crate::store::{Corruption, Fault, Space, StoreError, Table, counter, row};
 
 /// A part of the check that reads tables of its own.
@@ -51,7 +50,7 @@ impl Part {
         match self {
             Self::Rows(derived) => rows_of(of, derived, ledger, counts),
             Self::Outcomes => outcomes(of, ledger, counts),
-            Self::Admissions => admissions(of, ledger, counts),
+            Self::Admissions => admissions::claims(of, ledger, counts),
             Self::Cancellations => cancellations(of, counts),
             Self::Checkpoints => witnesses(of, entries::checkpoints(of.rows, of.scope, of.key)?, counts),
         }
@@ -119,23 +118,6 @@ fn outcomes(of: Subject<'_>, ledger: &mut Ledger<'_>, counts: &mut Counts) -> Re
         return Ok(());
     }
     Err(corrupt(Fault::contradiction("the number of outcomes", rows, outcomes)))
-}
-
-/// Every admission key is held by a run that was admitted by one, and is filed by age.
-fn admissions(of: Subject<'_>, ledger: &mut Ledger<'_>, counts: &mut Counts) -> Result<(), StoreError> {
-    let space = Space::of(of.scope, Table::Admissions);
-    each(of.rows, &space, &space.all(), |key, value| {
-        counts.held += (key.len() + value.len()) as u64;
-        let held = admission::decode(of.scope, value)?;
-        ledger.expect(Derived::AdmissionsByAge, &[&time_key(held.admitted_ms), key], &[], &held.run)?;
-        match chain::run_row(of.rows, of.scope, &held.run)? {
-            Some(row) if row.admitted => Ok(()),
-            _ => {
-                let fault = Fault::Unaccounted;
-                Err(Corruption::in_scope(of.scope, "admission", fault).of_run(held.run).into())
-            }
-        }
-    })
 }
 
 /// Every request to stop is of a run that exists.

@@ -18,13 +18,14 @@ pub(super) enum Derived {
     Unpinned,
     Heads,
     Expiries,
+    Admissions,
     AdmissionsByAge,
     /// No table: what a seal says, by its entry and by the row of its run.
     Seals,
 }
 
 impl Derived {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Effects,
         Self::Cases,
         Self::Activity,
@@ -34,6 +35,7 @@ impl Derived {
         Self::Unpinned,
         Self::Heads,
         Self::Expiries,
+        Self::Admissions,
         Self::AdmissionsByAge,
         Self::Seals,
     ];
@@ -50,6 +52,7 @@ impl Derived {
             Self::Unpinned => "unpinned run",
             Self::Heads => "filed head",
             Self::Expiries => "lease expiry",
+            Self::Admissions => "admission",
             Self::AdmissionsByAge => "admission by age",
             Self::Seals => "sealed run",
         }
@@ -66,6 +69,7 @@ impl Derived {
             Self::Unpinned => Some(Table::Unpinned),
             Self::Heads => Some(Table::Heads),
             Self::Expiries => Some(Table::Expiries),
+            Self::Admissions => Some(Table::Admissions),
             Self::AdmissionsByAge => Some(Table::AdmissionsByAge),
             Self::Seals => None,
         }

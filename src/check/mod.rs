@@ -7,6 +7,7 @@
 //! first contradiction.
 
 mod account;
+mod admissions;
 mod digest;
 mod directory;
 mod entries;

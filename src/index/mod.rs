@@ -18,7 +18,7 @@ use runseal_evidence::payload::{Meaning, RunConcluded, RunSuspended};
 
 pub use self::activity::ActivityCursor;
 pub use self::admission::Admission;
-pub(crate) use self::admission::admit;
+pub(crate) use self::admission::{Admitting, admit};
 pub use self::cancellation::{CANCELLATION_TEXT_BYTES_MAX, CancelError, Cancellation};
 pub use self::case::CaseRecord;
 pub(crate) use self::case::add_to_case;

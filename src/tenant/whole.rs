@@ -123,7 +123,8 @@ impl Tenant {
     }
 
     /// Brings back a run that was written elsewhere, or here before: its records byte for byte, in one
-    /// transaction, sealed where asked. The next lease has a higher epoch than any record.
+    /// transaction, sealed where asked. The next lease has a higher epoch than any record. An admission key holds
+    /// again, with the run that it admitted last of those that are there; what was forgotten is to be forgotten anew.
     ///
     /// # Errors
     /// [`RestoreError`]; then nothing was restored. Bytes that name another tenant, run or number are

@@ -1,6 +1,8 @@
 //! The full check: every row that is changed, missing or too many is found and located.
 
-use super::world::{NOW, World, admitted, concluded, in_case, note, record_key, run, started, suspended};
+use super::world::{
+    NOW, World, admitted, claim, concluded, in_case, note, record_key, run, started, suspended,
+};
 use crate::Fault;
 use crate::store::key::time_key;
 use crate::store::{Direction, Scanned, Scope, Space, Table};
@@ -120,7 +122,8 @@ fn every_row_too_many_is_found() {
     let seq = 1u64.to_be_bytes();
     let far = 999u64.to_be_bytes();
     let (time, epoch) = (time_key(NOW), time_key(0));
-    let rows: [Row<'_>; 17] = [
+    let held = claim("r", NOW);
+    let rows: [Row<'_>; 18] = [
         (Table::Runs, vec![b"ghost"], b"?"),
         (Table::Records, vec![b"ghost", &[0], &seq], b"?"),
         (Table::Records, vec![b"r", &[0], &far], b"?"),
@@ -130,6 +133,7 @@ fn every_row_too_many_is_found() {
         (Table::Cancellations, vec![b"ghost"], b"?"),
         (Table::Unpinned, vec![b"s1"], b""),
         (Table::Heads, vec![b"r", &[0], &far], b""),
+        (Table::Admissions, vec![b"ghost"], &held),
         (Table::AdmissionsByAge, vec![&time, b"ghost"], b""),
         (Table::Outcomes, vec![b"failed", &[0], &far], b"r"),
         (Table::OutcomeCounts, vec![b"ghost"], &seq),
@@ -143,6 +147,42 @@ fn every_row_too_many_is_found() {
         let world = full();
         world.plant(table, &key, Some(value));
         assert!(is_found(&world), "{table:?} {:?} planted", String::from_utf8_lossy(&key.concat()));
+    }
+}
+
+#[test]
+fn a_claim_is_of_the_run_that_its_key_admitted() {
+    /// Rows of claims, and of claims by age; the noun and the run of what is found.
+    type Wrong<'a> = (&'a [Row<'a>], &'a [Row<'a>], Option<(&'a str, &'a str)>);
+    type Row<'a> = (&'a str, Option<(&'a str, i64)>);
+    let wrong: [Wrong<'_>; 7] = [
+        // Of another run, which has a key of its own; of a run that was not admitted; and of none.
+        (&[("key", Some(("s", NOW)))], &[], Some(("admission", "r"))),
+        (&[("key", Some(("w", NOW)))], &[], Some(("admission", "r"))),
+        (&[("key", Some(("ghost", NOW)))], &[], Some(("admission", "r"))),
+        // Of a key that admitted nobody, also where it is filed by age.
+        (&[("ghost", Some(("r", NOW)))], &[("ghost", Some(("", NOW)))], Some(("admission", "r"))),
+        // Of another time, also where it is filed by that.
+        (&[("key", Some(("r", 7)))], &[("key", None), ("key", Some(("", 7)))], Some(("admission", "r"))),
+        // Lost, and yet filed by age. Where it is not, it was forgotten.
+        (&[("key", None)], &[], Some(("admission", "r"))),
+        (&[("key", None)], &[("key", None)], None),
+    ];
+    for (claims, by_age, expected) in wrong {
+        let world = full();
+        world.wrote("s", vec![admitted("other", "mail")]);
+        world.assert_sound();
+        for (key, held) in claims {
+            let held = held.map(|(run, at)| claim(run, at));
+            world.plant(Table::Admissions, &[key.as_bytes()], held.as_deref());
+        }
+        for (key, filed) in by_age {
+            let time = time_key(filed.map_or(NOW, |(_, at)| at));
+            world.plant(Table::AdmissionsByAge, &[&time, key.as_bytes()], filed.map(|_| &b""[..]));
+        }
+        let found = world.acme.check(&mut |_| {}).unwrap().contradiction;
+        let found = found.as_ref().map(|found| (found.noun, found.run.as_deref().unwrap_or_default()));
+        assert_eq!(found, expected, "{claims:?} {by_age:?}");
     }
 }
 

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use super::world::{
-    World, admitted, base, case, concluded, effect, in_case, note, outcome, record_key, run, started,
-    suspended, tenant,
+    NOW, World, admitted, base, case, claim, concluded, effect, in_case, note, outcome, record_key, run,
+    started, suspended, tenant,
 };
+use crate::store::key::time_key;
 use crate::store::{Direction, Scanned, Scope, Space, Table};
 use crate::{CreateOptions, Journal, OpenOptions, RebuildError, RebuildReport};
 
@@ -261,13 +262,56 @@ fn a_head_pins_the_record_that_it_names() {
 fn a_claim_that_no_record_bears_out_is_dropped_and_a_wrong_time_set_right() {
     let world = full();
     let told = listings(&world);
-    let ghost = [&1u64.to_be_bytes()[..], &1u32.to_le_bytes(), b"w"].concat();
-    world.plant(Table::Admissions, &[b"ghost"], Some(&ghost));
+    // Of a run that was not admitted, and of one that was, by another key.
+    world.plant(Table::Admissions, &[b"ghost"], Some(&claim("w", 1)));
+    world.plant(Table::Admissions, &[b"none"], Some(&claim("r", NOW)));
     world.damage(Table::Admissions, &[b"key"], |row| row[7] ^= 1);
     let (world, report) = world.rebuilt();
-    assert_eq!(report.unwrap().claims_dropped, 1);
+    assert_eq!(report.unwrap().claims_dropped, 2);
     world.assert_sound();
     assert_eq!(listings(&world), told);
+}
+
+#[test]
+fn a_key_that_is_held_stays_held_and_a_forgotten_one_forgotten() {
+    /// The claim's value and whether it is filed by age: each as it was, lost, or another.
+    type Damage<'a> = (Option<&'a [u8]>, bool);
+    let (other, old) = (claim("c", NOW + 20), claim("b", NOW + 3));
+    let damages: [Damage<'_>; 7] = [
+        (None, true),
+        (Some(&other), true),
+        (Some(&other), false),
+        (Some(&old), true),
+        (Some(&old), false),
+        (Some(b"?"), true),
+        (Some(b"?"), false),
+    ];
+    let names = [("b", "a", "c"), ("b", "z", "c"), ("y", "b", "c")];
+    for (old_run, run_of_key, other_run) in names {
+        let world = World::on_disk();
+        world.sealed("s");
+        // One key forgotten and used again; one forgotten for good.
+        world.wrote(old_run, vec![note("1"), admitted("key", "mail")]);
+        world.wrote("gone", vec![admitted("gone", "mail")]);
+        world.clock.set(NOW + 10);
+        assert_eq!(world.acme.forget_admissions(NOW + 10).unwrap(), 2);
+        world.wrote(run_of_key, vec![admitted("key", "mail")]);
+        world.wrote(other_run, vec![admitted("other", "mail")]);
+        world.assert_sound();
+        let (before, mut world) = (rows(&world), world);
+        for (value, filed) in damages {
+            world.plant(Table::Admissions, &[b"key"], value);
+            if !filed {
+                world.plant(Table::AdmissionsByAge, &[&time_key(NOW + 10), b"key"], None);
+            }
+            assert!(world.acme.check(&mut |_| {}).unwrap().contradiction.is_some(), "{value:?} {filed}");
+            let report;
+            (world, report) = world.rebuilt();
+            assert_eq!(report.unwrap().claims_dropped, 0, "{value:?} {filed}");
+            world.assert_sound();
+            assert_eq!(rows(&world), before, "{names:?} {value:?} {filed}");
+        }
+    }
 }
 
 #[test]
@@ -348,7 +392,7 @@ fn the_command_names_the_damage_makes_the_indexes_anew_and_refuses_what_is_no_in
     };
     let (sound, finding) = (ExitCode::SUCCESS, ExitCode::from(1));
     let world = full();
-    world.plant(Table::Activity, &[&crate::store::key::time_key(super::world::NOW), b"ghost"], Some(b""));
+    world.plant(Table::Activity, &[&time_key(NOW), b"ghost"], Some(b""));
     let world = world.closed_for(|dir| {
         assert_eq!(check(dir, &[]), finding, "it only says so");
         assert_eq!(check(dir, &[]), finding, "and changes nothing");

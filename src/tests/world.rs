@@ -235,6 +235,12 @@ pub(crate) fn record_key(name: &str, seq: u64) -> Vec<u8> {
     [name.as_bytes(), &[0], &seq.to_be_bytes()].concat()
 }
 
+/// The row by which a run holds an admission key.
+pub(crate) fn claim(name: &str, admitted_ms: i64) -> Vec<u8> {
+    let length = u32::try_from(name.len()).unwrap();
+    [&admitted_ms.to_be_bytes()[..], &length.to_le_bytes(), name.as_bytes()].concat()
+}
+
 /// An engine out of the standard library's ordered map.
 #[derive(Clone, Default)]
 pub(crate) struct MapEngine(Arc<RwLock<Arc<MapRows>>>);

@@ -7,7 +7,7 @@ use runseal_evidence::name::RunId;
 
 use crate::store::Table;
 use crate::tests::world::{
-    TTL, World, admitted, concluded, draft, effect, in_case, note, run, started, suspended, tenant,
+    NOW, TTL, World, admitted, concluded, draft, effect, in_case, note, run, started, suspended, tenant,
 };
 use crate::{AppendError, ImportError};
 
@@ -27,6 +27,8 @@ on_every_engine! {
     of_racing_admissions_one_wins
     a_run_has_one_admission_key
     admission_keys_are_forgotten_by_age_and_nothing_else_is
+    a_key_is_never_forgotten_by_another_age_than_its_own
+    an_admission_has_a_key_of_512_bytes_and_a_source_of_256_at_most
     racing_appends_make_one_chain
     a_payload_that_does_not_fit_its_kind_is_refused
     a_clock_beyond_the_calendar_is_refused
@@ -133,11 +135,7 @@ fn nobody_appends_without_a_lease(world: World) {
     }
     // A run that lost its lease row is leased by nobody either, whatever its records say.
     let epoch = world.leased_with("s", vec![note("1")]);
-    world.plant(
-        Table::Expiries,
-        &[&crate::store::key::time_key(crate::tests::world::NOW + 30_000), b"s"],
-        None,
-    );
+    world.plant(Table::Expiries, &[&crate::store::key::time_key(NOW + 30_000), b"s"], None);
     world.plant(Table::Leases, &[b"s"], None);
     let refused = world.acme.append(&run("s"), epoch, vec![note("x")]).unwrap_err();
     assert!(matches!(refused, AppendError::LeaseNotHeld { .. }), "{refused}");
@@ -239,16 +237,46 @@ fn a_run_has_one_admission_key(world: World) {
 fn admission_keys_are_forgotten_by_age_and_nothing_else_is(world: World) {
     // The highest character there is, which a made-up upper bound would miss.
     for (at, name, key) in [(0, "a", "\u{10ffff}\u{10ffff}"), (10, "b", "b"), (20, "c", "c")] {
-        world.clock.set(crate::tests::world::NOW + at);
+        world.clock.set(NOW + at);
         world.wrote(name, vec![admitted(key, "mail")]);
     }
-    let cutoff = crate::tests::world::NOW + 10;
+    let cutoff = NOW + 10;
     assert_eq!(world.acme.forget_admissions(cutoff).unwrap(), 1, "the cutoff itself is kept");
     assert_eq!(world.acme.forget_admissions(cutoff).unwrap(), 0);
     assert_eq!(world.acme.admitted_as("\u{10ffff}\u{10ffff}").unwrap(), None);
     assert_eq!(world.acme.admitted_as("b").unwrap().unwrap().run, run("b"));
     assert_eq!(world.acme.read(&run("a"), 1, 9).unwrap().len(), 1);
     world.wrote("d", vec![admitted("\u{10ffff}\u{10ffff}", "mail")]);
+    world.assert_sound();
+}
+
+fn a_key_is_never_forgotten_by_another_age_than_its_own(world: World) {
+    use crate::store::key::time_key;
+    world.wrote("r", vec![admitted("key", "mail")]);
+    let held = world.acme.admitted_as("key").unwrap();
+    for key in ["key", "ghost"] {
+        let early = time_key(NOW - 100);
+        world.plant(Table::AdmissionsByAge, &[&early, key.as_bytes()], Some(b""));
+        let refused = world.acme.forget_admissions(NOW).unwrap_err();
+        assert_eq!(refused.corruption().unwrap().noun, "admission by age", "{key}: {refused}");
+        assert_eq!(world.acme.admitted_as("key").unwrap(), held);
+        world.plant(Table::AdmissionsByAge, &[&early, key.as_bytes()], None);
+    }
+    assert_eq!(world.acme.forget_admissions(NOW).unwrap(), 0);
+    assert_eq!(world.acme.forget_admissions(NOW + 1).unwrap(), 1);
+}
+
+fn an_admission_has_a_key_of_512_bytes_and_a_source_of_256_at_most(world: World) {
+    let epoch = world.lease("r");
+    let text = |bytes: usize| "x".repeat(bytes);
+    for (key, source) in [(513, 256), (512, 257)] {
+        let long = admitted(&text(key), &text(source));
+        let refused = world.acme.append(&run("r"), epoch, vec![long]).unwrap_err();
+        assert!(matches!(refused, AppendError::Payload(_)), "{key} {source}: {refused}");
+    }
+    world.acme.append(&run("r"), epoch, vec![admitted(&text(512), &text(256))]).unwrap();
+    assert_eq!(world.acme.admitted_as(&text(512)).unwrap().unwrap().run, run("r"));
+    assert_eq!(world.acme.recent_runs_from(&text(256), None, 9).unwrap().len(), 1);
     world.assert_sound();
 }
 

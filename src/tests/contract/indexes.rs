@@ -17,6 +17,7 @@ on_every_engine! {
     a_source_lists_its_own_runs_and_is_never_forgotten
     a_case_lists_records_of_every_run_that_touches_it
     the_first_request_to_stop_stays
+    each_text_of_a_request_to_stop_has_1024_bytes_at_most
     a_stored_id_that_is_none_is_corruption_in_every_listing
     a_page_of_nothing_and_an_inverted_cursor_are_empty
 }
@@ -183,6 +184,24 @@ fn the_first_request_to_stop_stays(world: World) {
     world.acme.seal(&run("r"), epoch).unwrap();
     let refused = world.acme.request_cancel(&run("r"), "ann", "token", "late").unwrap_err();
     assert!(matches!(refused, CancelError::RunSealed { .. }), "{refused}");
+    world.assert_sound();
+}
+
+fn each_text_of_a_request_to_stop_has_1024_bytes_at_most(world: World) {
+    world.wrote("r", vec![note("x")]);
+    let (longest, long) = ("x".repeat(1024), "x".repeat(1025));
+    let texts = |at: usize| [0, 1, 2].map(|other| if other == at { long.as_str() } else { longest.as_str() });
+    for (at, name) in ["actor", "basis", "reason"].into_iter().enumerate() {
+        let [actor, basis, reason] = texts(at);
+        let refused = world.acme.request_cancel(&run("r"), actor, basis, reason).unwrap_err();
+        assert!(
+            matches!(refused, CancelError::TooLong { field, bytes: 1025 } if field == name),
+            "{name}: {refused}"
+        );
+    }
+    assert_eq!(world.acme.cancellation(&run("r")).unwrap(), None);
+    assert!(world.acme.request_cancel(&run("r"), &longest, &longest, &longest).unwrap());
+    assert_eq!(world.acme.cancellation(&run("r")).unwrap().unwrap().reason, longest);
     world.assert_sound();
 }
 

@@ -20,6 +20,7 @@ on_every_engine! {
     epochs_never_decrease_when_the_lease_row_is_older_than_the_records
     lives_under_a_second_or_past_the_end_of_time_are_refused
     a_blank_owner_is_refused
+    an_owner_has_256_bytes_at_most
     a_sealed_run_is_not_leased_and_its_lease_is_returned
     a_fenced_owner_can_do_nothing
     the_last_epoch_is_not_passed
@@ -159,8 +160,17 @@ fn a_blank_owner_is_refused(world: World) {
         let refused = world.acme.acquire(&run("r"), owner, TTL).unwrap_err();
         assert!(matches!(refused, LeaseError::BlankOwner), "{refused}");
     }
+}
+
+fn an_owner_has_256_bytes_at_most(world: World) {
     let refused = world.acme.acquire(&run("r"), &"x".repeat(257), TTL).unwrap_err();
     assert!(matches!(refused, LeaseError::OwnerTooLong { bytes: 257 }), "{refused}");
+    let longest = "x".repeat(256);
+    let epoch = world.acme.acquire(&run("r"), &longest, TTL).unwrap().epoch;
+    let refused = world.acme.renew(&run("r"), &"x".repeat(257), epoch, TTL).unwrap_err();
+    assert!(matches!(refused, LeaseError::OwnerTooLong { bytes: 257 }), "{refused}");
+    assert_eq!(world.acme.renew(&run("r"), &longest, epoch, TTL).unwrap().owner, longest);
+    world.assert_sound();
 }
 
 fn a_sealed_run_is_not_leased_and_its_lease_is_returned(world: World) {

@@ -16,6 +16,7 @@ on_every_engine! {
     a_restored_run_has_its_bytes_hashes_and_indexes_and_a_higher_next_epoch
     bytes_of_another_place_are_refused
     a_run_is_restored_once_and_claims_are_kept
+    a_plane_that_forgot_keys_is_restored_whole_in_any_order
     an_upcaster_changes_what_is_read_and_nothing_that_is_stored
     a_shape_that_the_upcaster_does_not_know_is_skew
 }
@@ -91,9 +92,10 @@ fn a_run_is_restored_once_and_claims_are_kept(world: World) {
     assert!(matches!(refused, RestoreError::RunExists { .. }), "{refused}");
     let other = World::in_memory();
     other.wrote("s", vec![admitted("key", "mail")]);
-    let refused = other.acme.restore(&run("r"), whole.clone(), true).unwrap_err();
-    assert!(matches!(refused, RestoreError::Claim(AppendError::DuplicateAdmission { .. })), "{refused}");
-    assert_eq!(other.acme.run(&run("r")).unwrap(), None);
+    // Of two admissions at one time the run that is called later holds the key.
+    other.acme.restore(&run("r"), whole.clone(), true).unwrap();
+    assert_eq!(other.acme.admitted_as("key").unwrap().unwrap().run, run("s"));
+    other.assert_sound();
     let other = World::in_memory();
     let sealed = other.acme.restore(&run("r"), whole.clone(), true).unwrap();
     assert_eq!((sealed.outcome, sealed.index), (Some(outcome("succeeded")), Some(0)));
@@ -102,6 +104,40 @@ fn a_run_is_restored_once_and_claims_are_kept(world: World) {
     other.assert_sound();
     let refused = World::in_memory().acme.restore(&run("r"), whole[..1].to_vec(), true).unwrap_err();
     assert!(matches!(refused, RestoreError::Seal(_)), "{refused}");
+}
+
+fn a_plane_that_forgot_keys_is_restored_whole_in_any_order(world: World) {
+    // Two keys are forgotten. One admits another run, and then, at the same time, a third.
+    world.wrote("b", vec![note("1"), admitted("key", "mail")]);
+    world.wrote("gone", vec![admitted("gone", "mail")]);
+    world.clock.set(NOW + 10);
+    assert_eq!(world.acme.forget_admissions(NOW + 10).unwrap(), 2);
+    world.wrote("a", vec![admitted("key", "mail")]);
+    assert_eq!(world.acme.forget_admissions(NOW + 11).unwrap(), 1);
+    world.wrote("c", vec![admitted("key", "mail")]);
+    let orders = ["abc", "acb", "bac", "bca", "cab", "cba"];
+    for order in orders {
+        let other = World::on_a_map();
+        other.acme.restore(&run("gone"), written(&world, "gone"), false).unwrap();
+        for name in order.chars().map(String::from) {
+            other.acme.restore(&run(&name), written(&world, &name), false).unwrap();
+            other.assert_sound();
+        }
+        assert_eq!(other.acme.admitted_as("key").unwrap(), world.acme.admitted_as("key").unwrap(), "{order}");
+        let refused =
+            other.acme.append_once(&run("d"), "w", vec![admitted("key", "mail")], false).unwrap_err();
+        assert!(
+            matches!(&refused, AppendError::DuplicateAdmission { holder, .. } if *holder == run("c")),
+            "{order}: {refused}"
+        );
+        // What was forgotten is held again, until it is forgotten again by the same age.
+        assert_eq!(other.acme.admitted_as("gone").unwrap().unwrap().run, run("gone"));
+        assert_eq!((other.rows(Table::Admissions), other.rows(Table::AdmissionsByAge)), (2, 2));
+        assert_eq!(other.acme.forget_admissions(NOW + 10).unwrap(), 1);
+        assert_eq!(other.acme.admitted_as("gone").unwrap(), None);
+        assert_eq!(other.acme.admitted_as("key").unwrap(), world.acme.admitted_as("key").unwrap(), "{order}");
+        other.assert_sound();
+    }
 }
 
 /// Renames a member that older code wrote as `text`.
