@@ -12,7 +12,7 @@ use crate::wire::get;
 /// Waits until the page at `path` is as it should be, which is called `what`.
 fn until(running: &Running, path: &str, what: &str, holds: impl Fn(&str) -> bool) {
     for _ in 0..400 {
-        if holds(&get(running.address, path).text()) {
+        if holds(get(running.address, path).text()) {
             return;
         }
         std::thread::sleep(Duration::from_millis(25));
