@@ -4,7 +4,7 @@ use runseal_evidence::name::RunId;
 use runseal_evidence::record::{Record, RecordDraft};
 
 use super::read::{ReadError, StoredRecord};
-use crate::store::{Corruption, StoreError};
+use crate::store::{Corruption, Scope, StoreError};
 
 /// Lifts what was written by older code to what today's code expects, after the record was verified.
 ///
@@ -40,21 +40,14 @@ pub struct ReadRecord {
 /// Parses verified records and lifts them.
 pub(crate) fn lift(
     page: Vec<StoredRecord>,
+    scope: &Scope,
     run: &RunId,
     upcaster: &dyn Upcaster,
 ) -> Result<Vec<ReadRecord>, ReadError> {
     let one = |stored: StoredRecord| {
         let seq = stored.seq;
         let Record { draft, stamp } = Record::parse(&stored.raw).map_err(|error| {
-            let noun = "record";
-            let tenant = String::new();
-            StoreError::from(Corruption {
-                tenant,
-                noun,
-                run: Some(run.to_string()),
-                seq: Some(seq),
-                fault: error.into(),
-            })
+            StoreError::from(Corruption::in_scope(scope, "record", error).of_run(run).at(seq))
         })?;
         match upcaster.upcast(draft) {
             Ok(draft) => Ok(ReadRecord { record: Record { draft, stamp }, stored }),

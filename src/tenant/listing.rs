@@ -3,7 +3,7 @@
 use runseal_evidence::name::{CaseId, Outcome, RunId};
 
 use super::Tenant;
-use crate::chain::{self, ReadError, ReadRecord, RunSummary, StoredRecord, Upcaster};
+use crate::chain::{self, ReadError, ReadRecord, RunRow, RunSummary, StoredRecord, Upcaster, Wait};
 use crate::index::{
     AbandonedRun, ActivityCursor, Admission, Cancellation, CaseRecord, WaitingRun, activity, admission,
     cancellation, case, lapsed, outcome, waiting,
@@ -33,7 +33,7 @@ impl Tenant {
         limit: usize,
         upcaster: &dyn Upcaster,
     ) -> Result<Vec<ReadRecord>, ReadError> {
-        chain::lift(self.read(run, from, limit)?, run, upcaster)
+        chain::lift(self.read(run, from, limit)?, &self.scope, run, upcaster)
     }
 
     /// Up to `limit` records from number `from` on, as stored: what an auditor gets to see, damage and all.
@@ -84,7 +84,16 @@ impl Tenant {
     pub fn runs_by_outcome(&self, outcome: &Outcome, limit: usize) -> Result<Vec<RunSummary>, StoreError> {
         let rows = self.snapshot()?;
         let runs = outcome::newest(&*rows, &self.scope, outcome, limit)?;
-        self.summaries(&*rows, runs, "outcome")
+        self.held(
+            &*rows,
+            runs,
+            "outcome",
+            |run| run,
+            |run, row| {
+                let concluded = row.conclusion.as_ref().map(|conclusion| &conclusion.outcome);
+                (concluded == Some(outcome)).then(|| row.summary(run))
+            },
+        )
     }
 
     /// How many runs have `outcome` as their last conclusion: all of them, not a page.
@@ -105,7 +114,7 @@ impl Tenant {
         after: Option<&ActivityCursor>,
         limit: usize,
     ) -> Result<Vec<ActivityCursor>, StoreError> {
-        activity::newest(&*self.snapshot()?, &self.scope, None, after, limit)
+        self.recent(None, after, limit)
     }
 
     /// The same, of the runs that `source` asked for.
@@ -118,7 +127,27 @@ impl Tenant {
         after: Option<&ActivityCursor>,
         limit: usize,
     ) -> Result<Vec<ActivityCursor>, StoreError> {
-        activity::newest(&*self.snapshot()?, &self.scope, Some(source), after, limit)
+        self.recent(Some(source), after, limit)
+    }
+
+    fn recent(
+        &self,
+        source: Option<&str>,
+        after: Option<&ActivityCursor>,
+        limit: usize,
+    ) -> Result<Vec<ActivityCursor>, StoreError> {
+        let rows = self.snapshot()?;
+        let listed = activity::newest(&*rows, &self.scope, source, after, limit)?;
+        self.held(
+            &*rows,
+            listed,
+            "activity",
+            |listed| &listed.run,
+            |listed, row| {
+                let is_of = source.is_none() || row.source.as_deref() == source;
+                (is_of && row.updated_ms == listed.updated_ms).then_some(listed)
+            },
+        )
     }
 
     /// Up to `limit` runs whose last record suspends them, those first that should have moved on first.
@@ -126,7 +155,18 @@ impl Tenant {
     /// # Errors
     /// [`StoreError`].
     pub fn waiting_runs(&self, limit: usize) -> Result<Vec<WaitingRun>, StoreError> {
-        waiting::due_first(&*self.snapshot()?, &self.scope, limit)
+        let rows = self.snapshot()?;
+        let listed = waiting::due_first(&*rows, &self.scope, limit)?;
+        self.held(
+            &*rows,
+            listed,
+            "waiting run",
+            |listed| &listed.run,
+            |listed, row| {
+                let waits = listed.until_ms.map_or(Wait::Indefinite, Wait::Until);
+                (row.waiting == Some(waits)).then_some(listed)
+            },
+        )
     }
 
     /// Up to `limit` runs whose lease lapsed without being returned, the longest ago first.
@@ -166,16 +206,22 @@ impl Tenant {
         cancellation::requested(&*self.snapshot()?, &self.scope, run)
     }
 
-    fn summaries(
+    /// What a listing says, held against the run's own row, which is what every index follows: `holds` says whether
+    /// it does. A row of `noun` that nothing accounts for is corruption.
+    fn held<T, U>(
         &self,
         rows: &dyn Read,
-        runs: Vec<RunId>,
+        listed: Vec<T>,
         noun: &'static str,
-    ) -> Result<Vec<RunSummary>, StoreError> {
-        let summary = |run: RunId| match chain::run_row(rows, &self.scope, &run)? {
-            Some(row) => Ok(row.summary(run)),
-            None => Err(Corruption::in_scope(&self.scope, noun, Fault::Unaccounted).of_run(run).into()),
-        };
-        runs.into_iter().map(summary).collect()
+        run: impl Fn(&T) -> &RunId,
+        holds: impl Fn(T, RunRow) -> Option<U>,
+    ) -> Result<Vec<U>, StoreError> {
+        let held = listed.into_iter().map(|listed| {
+            let run = run(&listed).clone();
+            let unaccounted = || Corruption::in_scope(&self.scope, noun, Fault::Unaccounted).of_run(&run);
+            let row = chain::run_row(rows, &self.scope, &run)?.ok_or_else(unaccounted)?;
+            Ok(holds(listed, row).ok_or_else(unaccounted)?)
+        });
+        held.collect()
     }
 }

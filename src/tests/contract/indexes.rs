@@ -19,6 +19,7 @@ on_every_engine! {
     the_first_request_to_stop_stays
     each_text_of_a_request_to_stop_has_1024_bytes_at_most
     a_stored_id_that_is_none_is_corruption_in_every_listing
+    a_row_that_no_run_accounts_for_is_corruption_in_every_listing
     a_page_of_nothing_and_an_inverted_cursor_are_empty
 }
 
@@ -237,6 +238,46 @@ fn a_stored_id_that_is_none_is_corruption_in_every_listing(world: World) {
         assert_eq!(corruption.run.as_deref(), Some("Not An Id"), "{listing}");
         assert_eq!(corruption.tenant, "acme", "{listing}");
     }
+}
+
+/// A row: its table, the parts of its key, and its value.
+type Row<'r> = (Table, &'r [&'r [u8]], &'r [u8]);
+
+fn a_row_that_no_run_accounts_for_is_corruption_in_every_listing(world: World) {
+    use crate::store::key::time_key;
+    world.wrote("r", vec![admitted("key", "mail"), concluded("failed")]);
+    let (ordinal, early, late) = (9u64.to_be_bytes(), time_key(NOW - 1), time_key(NOW + 1));
+    // Of a run that is not there, and of one that is, elsewhere.
+    for name in [&b"ghost"[..], b"r"] {
+        let waits: [&[&[u8]]; 2] = [&[&[1], name], &[&[0], &early, name]];
+        let rows: [Row<'_>; 6] = [
+            (Table::Activity, &[&late, name], b""),
+            (Table::Sources, &[b"mail", &[0], &late, name], b""),
+            (Table::Sources, &[b"phone", &[0], &time_key(NOW), name], b""),
+            (Table::Waiting, waits[0], b""),
+            (Table::Waiting, waits[1], b""),
+            (Table::Outcomes, &[b"succeeded", &[0], &ordinal], name),
+        ];
+        for (table, key, value) in rows {
+            world.plant(table, key, Some(value));
+            let acme = &world.acme;
+            let faults: Vec<StoreError> = [
+                acme.recent_runs(None, 9).err(),
+                acme.recent_runs_from("mail", None, 9).err(),
+                acme.recent_runs_from("phone", None, 9).err(),
+                acme.waiting_runs(9).err(),
+                acme.runs_by_outcome(&outcome("succeeded"), 9).err(),
+            ]
+            .into_iter()
+            .flatten()
+            .collect();
+            let [fault] = faults.as_slice() else { panic!("{table:?}: {faults:?}") };
+            let corruption = fault.corruption().unwrap();
+            assert_eq!(corruption.run.as_deref().map(str::as_bytes), Some(name), "{table:?}");
+            world.plant(table, key, None);
+        }
+    }
+    world.assert_sound();
 }
 
 fn a_page_of_nothing_and_an_inverted_cursor_are_empty(world: World) {
