@@ -9,7 +9,7 @@ use runseal_evidence::name::Outcome;
 use runseal_evidence::record::RecordDraft;
 
 use super::world::{NOW, World, admitted, concluded, draft, note, outcome, run, started, suspended, tenant};
-use crate::{AppendError, LeaseError, SealError, Tenant};
+use crate::{AppendError, AsWritten, LeaseError, SealError, Tenant};
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
 const RUNS: [&str; 3] = ["a", "b", "c"];
@@ -26,6 +26,7 @@ enum Verb {
     Append { run: usize, epoch: Epoch, batch: Vec<What> },
     Seal { run: usize, epoch: Epoch },
     AppendOnce { run: usize, owner: usize, batch: Vec<What>, seal: bool },
+    SealOnce { run: usize, owner: usize },
     Pin,
     Cancel { run: usize },
     Forget { age: i64 },
@@ -90,8 +91,9 @@ fn verb() -> impl Strategy<Value = (usize, Verb)> {
         2 => (run.clone(), epoch()).prop_map(|(run, epoch)| Verb::Release { run, epoch }),
         10 => (run.clone(), epoch(), batch()).prop_map(|(run, epoch, batch)| Verb::Append { run, epoch, batch }),
         3 => (run.clone(), epoch()).prop_map(|(run, epoch)| Verb::Seal { run, epoch }),
-        3 => (run.clone(), owner, batch(), any::<bool>())
+        3 => (run.clone(), owner.clone(), batch(), any::<bool>())
             .prop_map(|(run, owner, batch, seal)| Verb::AppendOnce { run, owner, batch, seal }),
+        2 => (run.clone(), owner).prop_map(|(run, owner)| Verb::SealOnce { run, owner }),
         1 => Just(Verb::Pin),
         1 => run.prop_map(|run| Verb::Cancel { run }),
         1 => (0..50_000i64).prop_map(|age| Verb::Forget { age }),
@@ -305,6 +307,21 @@ impl Model {
         result
     }
 
+    fn seal_once(&mut self, run: usize, owner: usize, now: i64) -> Result<u64, No> {
+        if self.run(run).records.is_empty() {
+            return Err(No::Unknown);
+        }
+        if let Some(index) = self.run(run).seal {
+            return Ok(index);
+        }
+        let before = self.run(run).clone();
+        let result = self.acquire(run, owner, 60, now).and_then(|epoch| self.seal(run, epoch));
+        if result.is_err() {
+            *self.run(run) = before;
+        }
+        result
+    }
+
     fn pin(&mut self) -> usize {
         let mut pinned = 0;
         for (run, state) in &mut self.runs {
@@ -350,6 +367,7 @@ fn of_seal(error: &SealError) -> No {
         SealError::LeaseNotHeld { .. } => No::NotHeld,
         SealError::NotConcluded { .. } => No::NotConcluded,
         SealError::UnknownRun { .. } => No::Unknown,
+        SealError::Lease(error) => of_lease(error),
         other => panic!("{other}"),
     }
 }
@@ -380,13 +398,22 @@ fn step(world: &World, log: &Tenant, model: &mut Model, now: &mut i64, verb: &Ve
             let epoch = model.epoch(*r, *epoch);
             let drafts = batch.iter().map(|what| what.draft()).collect();
             let before = model.run(*r).records.len() as u64;
-            let done = log.append(&run(RUNS[*r]), epoch, drafts);
+            let done = if batch.len().is_multiple_of(2) {
+                log.append(&run(RUNS[*r]), epoch, drafts)
+            } else {
+                log.append_queued(&run(RUNS[*r]), epoch, drafts).wait()
+            };
             let done = done.map(|appended| appended.last().map_or(before, |last| last.seq));
             assert_eq!(done.map_err(|error| of_append(&error)), model.append(*r, epoch, batch, *now));
         }
         Verb::Seal { run: r, epoch } => {
             let epoch = model.epoch(*r, *epoch);
-            let done = log.seal(&run(RUNS[*r]), epoch).map(|sealed| sealed.index);
+            let done = if epoch.is_multiple_of(2) {
+                log.seal(&run(RUNS[*r]), epoch)
+            } else {
+                log.seal_queued(&run(RUNS[*r]), epoch).wait()
+            };
+            let done = done.map(|sealed| sealed.index);
             assert_eq!(done.map_err(|error| of_seal(&error)), model.seal(*r, epoch));
         }
         Verb::AppendOnce { run: r, owner, batch, seal } => {
@@ -396,6 +423,10 @@ fn step(world: &World, log: &Tenant, model: &mut Model, now: &mut i64, verb: &Ve
                 done.map_err(|error| of_append(&error)),
                 model.append_once(*r, *owner, batch, *seal, *now)
             );
+        }
+        Verb::SealOnce { run: r, owner } => {
+            let done = log.seal_once(&run(RUNS[*r]), OWNERS[*owner]).map(|sealed| sealed.index);
+            assert_eq!(done.map_err(|error| of_seal(&error)), model.seal_once(*r, *owner, *now));
         }
         Verb::Pin => assert_eq!(log.pin_heads().unwrap(), model.pin()),
         Verb::Cancel { run: r } => {
@@ -441,8 +472,11 @@ fn compare(log: &Tenant, model: &Model, now: i64) {
         .collect();
     assert_eq!(found, expected);
     for (run_number, state) in &written {
-        let records = log.read(&run(RUNS[**run_number]), 1, 999).unwrap();
-        assert_eq!(records.len(), state.records.len());
+        let name = run(RUNS[**run_number]);
+        let records = log.read_lifted(&name, 1, 999, &AsWritten).unwrap();
+        let epochs: Vec<u64> = records.iter().map(|read| read.record.stamp.epoch).collect();
+        assert_eq!(epochs, state.records);
+        assert_eq!(log.cancellation(&name).unwrap().is_some(), state.cancelled);
     }
     for (number, name) in OUTCOMES.iter().enumerate() {
         let mut expected: Vec<_> = written
