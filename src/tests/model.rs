@@ -27,6 +27,7 @@ enum Verb {
     Seal { run: usize, epoch: Epoch },
     AppendOnce { run: usize, owner: usize, batch: Vec<What>, seal: bool },
     SealOnce { run: usize, owner: usize },
+    Import { run: usize, batch: Vec<What>, seal: bool },
     Pin,
     Cancel { run: usize },
     Forget { age: i64 },
@@ -94,6 +95,8 @@ fn verb() -> impl Strategy<Value = (usize, Verb)> {
         3 => (run.clone(), owner.clone(), batch(), any::<bool>())
             .prop_map(|(run, owner, batch, seal)| Verb::AppendOnce { run, owner, batch, seal }),
         2 => (run.clone(), owner).prop_map(|(run, owner)| Verb::SealOnce { run, owner }),
+        2 => (run.clone(), batch(), any::<bool>())
+            .prop_map(|(run, batch, seal)| Verb::Import { run, batch, seal }),
         1 => Just(Verb::Pin),
         1 => run.prop_map(|run| Verb::Cancel { run }),
         1 => (0..50_000i64).prop_map(|age| Verb::Forget { age }),
@@ -150,6 +153,7 @@ enum No {
     TooLarge,
     NotConcluded,
     Unknown,
+    Exists,
 }
 
 impl Model {
@@ -322,6 +326,14 @@ impl Model {
         result
     }
 
+    fn import(&mut self, run: usize, batch: &[What], seal: bool, now: i64) -> Result<(), No> {
+        if !self.run(run).records.is_empty() {
+            return Err(No::Exists);
+        }
+        // Whoever imports is none of the owners.
+        self.append_once(run, OWNERS.len(), batch, seal, now)
+    }
+
     fn pin(&mut self) -> usize {
         let mut pinned = 0;
         for (run, state) in &mut self.runs {
@@ -351,6 +363,7 @@ fn of_append(error: &AppendError) -> No {
         AppendError::Fenced { .. } => No::Fenced,
         AppendError::LeaseNotHeld { .. } => No::NotHeld,
         AppendError::RunSealed { .. } => No::Sealed,
+        AppendError::RunExists { .. } => No::Exists,
         AppendError::DuplicateEffect { .. } => No::Effect,
         AppendError::DuplicateAdmission { .. } => No::Admission,
         AppendError::AdmittedBefore { .. } => No::AdmittedBefore,
@@ -427,6 +440,11 @@ fn step(world: &World, log: &Tenant, model: &mut Model, now: &mut i64, verb: &Ve
         Verb::SealOnce { run: r, owner } => {
             let done = log.seal_once(&run(RUNS[*r]), OWNERS[*owner]).map(|sealed| sealed.index);
             assert_eq!(done.map_err(|error| of_seal(&error)), model.seal_once(*r, *owner, *now));
+        }
+        Verb::Import { run: r, batch, seal } => {
+            let drafts = batch.iter().map(|what| what.draft()).collect();
+            let done = log.import(&run(RUNS[*r]), drafts, *seal).map(drop);
+            assert_eq!(done.map_err(|error| of_append(&error)), model.import(*r, batch, *seal, *now));
         }
         Verb::Pin => assert_eq!(log.pin_heads().unwrap(), model.pin()),
         Verb::Cancel { run: r } => {
