@@ -161,7 +161,7 @@ impl<'c, 't> Account<'c, 't> {
             && let Some(key) = &admitted.admission_key
         {
             let this = Admission { run: run.clone(), admitted_ms: record.at().posix_ms() };
-            admissions::admitted(self.rows, self.scope, &mut self.ledger, key, &this)?;
+            admissions::admitted(&mut self.ledger, key, &this)?;
         }
         Ok(())
     }

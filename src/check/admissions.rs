@@ -5,25 +5,21 @@ use runseal_evidence::name::RunId;
 use runseal_evidence::payload::Meaning;
 
 use super::ledger::{Derived, Ledger, Mode};
+use super::records::sound;
 use super::rows::each;
 use super::{Counts, Subject};
-use crate::chain::{self, RecordRowView};
+use crate::chain;
 use crate::index::{Admission, admission};
 use crate::store::key::time_key;
 use crate::store::{Corruption, Direction, Fault, Read, Scanned, Scope, Space, StoreError, Table};
 
 /// Takes account of a record that admitted the run of `this` by `key`. Whether it holds the key is for the claim to
 /// say.
-pub(super) fn admitted(
-    rows: &dyn Read,
-    scope: &Scope,
-    ledger: &mut Ledger<'_>,
-    key: &str,
-    this: &Admission,
-) -> Result<(), StoreError> {
+pub(super) fn admitted(ledger: &mut Ledger<'_>, key: &str, this: &Admission) -> Result<(), StoreError> {
     if matches!(ledger.mode, Mode::Write) {
-        return make(rows, scope, ledger, key, this);
+        return make(ledger, key, this);
     }
+    let (rows, scope) = (ledger.rows, ledger.scope);
     let corrupt = |fault| Err(Corruption::in_scope(scope, "admission", fault).of_run(&this.run).into());
     let held = admission::admitted_as(rows, scope, key)?;
     if let Some(held) = held.as_ref().filter(|held| held.run == this.run) {
@@ -69,13 +65,8 @@ pub(super) fn claims(
 /// A claim shows that its key is held, whatever has become of what it says; so does the key's row by age. Of several
 /// admissions, the one that is filed by age holds the key, and otherwise the last: so it does not matter in which
 /// order they are met.
-fn make(
-    rows: &dyn Read,
-    scope: &Scope,
-    ledger: &mut Ledger<'_>,
-    key: &str,
-    this: &Admission,
-) -> Result<(), StoreError> {
+fn make(ledger: &mut Ledger<'_>, key: &str, this: &Admission) -> Result<(), StoreError> {
+    let (rows, scope) = (ledger.rows, ledger.scope);
     let claim = admission::claim_key(scope, key.as_bytes());
     let found = match ledger.writes.get(&claim) {
         Some(written) => written.clone(),
@@ -116,19 +107,9 @@ pub(super) fn is_borne_out(
 fn admission_of(rows: &dyn Read, scope: &Scope, run: &RunId) -> Result<Option<(String, i64)>, StoreError> {
     let read = |key: &[u8], value: &[u8]| -> Result<_, StoreError> {
         let seq = key.last_chunk().map_or(0, |seq| u64::from_be_bytes(*seq));
-        let corrupt = |fault| Corruption::in_scope(scope, "record", fault).of_run(run).at(seq);
-        let row = RecordRowView::decode(value).map_err(|fault| corrupt(fault.into()))?;
-        let record = row.verify(scope, run, seq, None)?;
-        match Meaning::of_record(&record) {
-            Ok(Meaning::RunAdmitted(admitted)) => {
-                Ok(admitted.admission_key.map(|key| (key, record.at().posix_ms())))
-            }
-            Ok(_) => Ok(None),
-            Err(error) => {
-                let fault = Fault::contradiction("the payload", error.to_string(), "one of its kind");
-                Err(corrupt(fault).into())
-            }
-        }
+        let (_, record, meaning) = sound(scope, run, seq, value, None)?;
+        let Meaning::RunAdmitted(admitted) = meaning else { return Ok(None) };
+        Ok(admitted.admission_key.map(|key| (key, record.at().posix_ms())))
     };
     let mut result = Ok(None);
     let records = chain::records(scope).starting_with(&[run.as_str().as_bytes(), &[0]]);

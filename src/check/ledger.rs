@@ -92,8 +92,8 @@ pub(super) type Tallies = [Tally; Derived::ALL.len()];
 
 /// Takes account of the rows that follow, and of those that are there.
 pub(super) struct Ledger<'c> {
-    rows: &'c dyn Read,
-    scope: &'c Scope,
+    pub(super) rows: &'c dyn Read,
+    pub(super) scope: &'c Scope,
     pub(super) mode: Mode<'c>,
     pub(super) expected: Tallies,
     pub(super) found: Tallies,

@@ -75,18 +75,15 @@ impl Chains<'_> {
         value: &[u8],
         visitor: &mut impl Visitor,
     ) -> Result<(), StoreError> {
-        let corrupt = |fault: Fault, seq| {
-            StoreError::from(Corruption::in_scope(self.scope, "record", fault).of_run(&facts.run).at(seq))
-        };
-        if seq != facts.records + 1 {
-            return Err(corrupt(Fault::Missing, facts.records + 1));
+        let due = facts.records + 1;
+        if seq != due {
+            return Err(Corruption::in_scope(self.scope, "record", Fault::Missing)
+                .of_run(&facts.run)
+                .at(due)
+                .into());
         }
-        let row = RecordRowView::decode(value).map_err(|fault| corrupt(fault.into(), seq))?;
-        let record = row.verify(self.scope, &facts.run, seq, Some(facts.chain))?;
+        let (row, record, meaning) = sound(self.scope, &facts.run, seq, value, Some(facts.chain))?;
         self.signature(&facts.run, seq, &row)?;
-        let meaning = Meaning::of_record(&record).map_err(|error| {
-            corrupt(Fault::contradiction("the payload", error.to_string(), "one of its kind"), seq)
-        })?;
         let (bytes, held) = (row.raw.len(), key_bytes + value.len());
         let sound = Sound { seq, hash: row.hash, record, meaning, bytes, held };
         visitor.record(&facts.run, &sound)?;
@@ -101,4 +98,23 @@ impl Chains<'_> {
             signature.ok_or_else(|| corrupt(Fault::contradiction("its signature", "none", "one")))?;
         verifier.verify(&row.hash, signature).map_err(|error| corrupt(error.into()).into())
     }
+}
+
+/// Verifies a row as record `seq` of `run`, which follows the record whose hash is `before`, where that is known; and
+/// reads what it says.
+pub(super) fn sound<'r>(
+    scope: &Scope,
+    run: &RunId,
+    seq: u64,
+    value: &'r [u8],
+    before: Option<ChainHash>,
+) -> Result<(RecordRowView<'r>, RecordView<'r>, Meaning), StoreError> {
+    let corrupt =
+        |fault: Fault| StoreError::from(Corruption::in_scope(scope, "record", fault).of_run(run).at(seq));
+    let row = RecordRowView::decode(value).map_err(|fault| corrupt(fault.into()))?;
+    let record = row.verify(scope, run, seq, before)?;
+    let meaning = Meaning::of_record(&record).map_err(|error| {
+        corrupt(Fault::contradiction("the payload", error.to_string(), "one of its kind"))
+    })?;
+    Ok((row, record, meaning))
 }

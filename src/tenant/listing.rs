@@ -84,16 +84,13 @@ impl Tenant {
     pub fn runs_by_outcome(&self, outcome: &Outcome, limit: usize) -> Result<Vec<RunSummary>, StoreError> {
         let rows = self.snapshot()?;
         let runs = outcome::newest(&*rows, &self.scope, outcome, limit)?;
-        self.held(
-            &*rows,
-            runs,
-            "outcome",
-            |run| run,
-            |run, row| {
-                let concluded = row.conclusion.as_ref().map(|conclusion| &conclusion.outcome);
-                (concluded == Some(outcome)).then(|| row.summary(run))
-            },
-        )
+        let listed = runs.into_iter().map(|run| {
+            let row = self.borne_out(&*rows, "outcome", &run, |row| {
+                row.conclusion.as_ref().is_some_and(|last| last.outcome == *outcome)
+            })?;
+            Ok(row.summary(run))
+        });
+        listed.collect()
     }
 
     /// How many runs have `outcome` as their last conclusion: all of them, not a page.
@@ -138,16 +135,12 @@ impl Tenant {
     ) -> Result<Vec<ActivityCursor>, StoreError> {
         let rows = self.snapshot()?;
         let listed = activity::newest(&*rows, &self.scope, source, after, limit)?;
-        self.held(
-            &*rows,
-            listed,
-            "activity",
-            |listed| &listed.run,
-            |listed, row| {
-                let is_of = source.is_none() || row.source.as_deref() == source;
-                (is_of && row.updated_ms == listed.updated_ms).then_some(listed)
-            },
-        )
+        for ActivityCursor { run, updated_ms } in &listed {
+            self.borne_out(&*rows, "activity", run, |row| {
+                row.updated_ms == *updated_ms && (source.is_none() || row.source.as_deref() == source)
+            })?;
+        }
+        Ok(listed)
     }
 
     /// Up to `limit` runs whose last record suspends them, those first that should have moved on first.
@@ -157,16 +150,11 @@ impl Tenant {
     pub fn waiting_runs(&self, limit: usize) -> Result<Vec<WaitingRun>, StoreError> {
         let rows = self.snapshot()?;
         let listed = waiting::due_first(&*rows, &self.scope, limit)?;
-        self.held(
-            &*rows,
-            listed,
-            "waiting run",
-            |listed| &listed.run,
-            |listed, row| {
-                let waits = listed.until_ms.map_or(Wait::Indefinite, Wait::Until);
-                (row.waiting == Some(waits)).then_some(listed)
-            },
-        )
+        for listed in &listed {
+            let waits = listed.until_ms.map_or(Wait::Indefinite, Wait::Until);
+            self.borne_out(&*rows, "waiting run", &listed.run, |row| row.waiting == Some(waits))?;
+        }
+        Ok(listed)
     }
 
     /// Up to `limit` runs whose lease lapsed without being returned, the longest ago first.
@@ -206,22 +194,16 @@ impl Tenant {
         cancellation::requested(&*self.snapshot()?, &self.scope, run)
     }
 
-    /// What a listing says, held against the run's own row, which is what every index follows: `holds` says whether
-    /// it does. A row of `noun` that nothing accounts for is corruption.
-    fn held<T, U>(
+    /// The row of a run that a listing names, which every index follows: `holds` says whether it bears the listing
+    /// out. A listed `noun` that nothing accounts for is corruption.
+    fn borne_out(
         &self,
         rows: &dyn Read,
-        listed: Vec<T>,
         noun: &'static str,
-        run: impl Fn(&T) -> &RunId,
-        holds: impl Fn(T, RunRow) -> Option<U>,
-    ) -> Result<Vec<U>, StoreError> {
-        let held = listed.into_iter().map(|listed| {
-            let run = run(&listed).clone();
-            let unaccounted = || Corruption::in_scope(&self.scope, noun, Fault::Unaccounted).of_run(&run);
-            let row = chain::run_row(rows, &self.scope, &run)?.ok_or_else(unaccounted)?;
-            Ok(holds(listed, row).ok_or_else(unaccounted)?)
-        });
-        held.collect()
+        run: &RunId,
+        holds: impl Fn(&RunRow) -> bool,
+    ) -> Result<RunRow, StoreError> {
+        let row = chain::run_row(rows, &self.scope, run)?.filter(holds);
+        row.ok_or_else(|| Corruption::in_scope(&self.scope, noun, Fault::Unaccounted).of_run(run).into())
     }
 }

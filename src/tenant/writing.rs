@@ -173,7 +173,8 @@ impl Tenant {
     /// Answers how many.
     ///
     /// # Errors
-    /// [`StoreError`]; keys forgotten before it stay forgotten.
+    /// [`StoreError`]; keys forgotten before it stay forgotten. A key that is filed by another age than its claim has
+    /// is [`StoreError::Corrupt`].
     pub fn forget_admissions(&self, cutoff_ms: i64) -> Result<u64, StoreError> {
         self.repeat(FORGOTTEN_MAX, move |tx, writer, limit| {
             admission::forget(tx, writer.scope, cutoff_ms, limit)
