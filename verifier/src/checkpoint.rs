@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use runseal_evidence::amount::amount;
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::report::{Cosignature, CosignatureStatus, LogState, NotChecked, Quorum, Report};
 use runseal_tlog::checkpoint::Checkpoint;
@@ -11,7 +12,6 @@ use runseal_tlog::policy::{self, LogStatus, Policy};
 use crate::clock;
 use crate::dates::Dates;
 use crate::trust::Trust;
-use runseal_evidence::amount::amount;
 
 /// Longest checkpoint note accepted: 128 ML-DSA-44 lines and long names fit.
 pub const NOTE_BYTES_MAX: usize = 1 << 20;

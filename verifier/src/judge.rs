@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use runseal_evidence::amount::amount;
 use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{RunId, TenantId};
@@ -9,7 +10,6 @@ use runseal_evidence::name::{RunId, TenantId};
 use crate::history::{HistoryError, LogHistory};
 use crate::ledger::{Ledger, RunEntries};
 use crate::mark::{Mark, MarkKind, MarkSorter};
-use runseal_evidence::amount::amount;
 
 /// Runs judged by name in one audit; a log with more contradictions is beyond listing.
 const SUSPECTS_MAX: usize = 1_000;

@@ -1,5 +1,6 @@
 //! A tlog-proof file under a policy: one entry is in a tree that the log signed and the witnesses saw.
 
+use runseal_evidence::amount::amount;
 use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::report::{Command, Report, Scope};
@@ -11,7 +12,6 @@ use crate::checkpoint::{self, Memory};
 use crate::error::Failure;
 use crate::judge;
 use crate::trust::{Trust, TrustError};
-use runseal_evidence::amount::amount;
 
 /// Longest proof file read: a note, 63 hashes and an entry in base64.
 pub const PROOF_BYTES_MAX: u64 = 2 << 20;

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
+use runseal_evidence::amount::amount;
 use runseal_evidence::report::{CheckStatus, CosignatureStatus, Report, Scope, Verdict};
 
 use crate::clock;
 use crate::report_text::{harmless, headline, newly_checked};
 use crate::timeline::Point;
-use runseal_evidence::amount::amount;
 
 const STYLE: &str = include_str!("report.css");
 

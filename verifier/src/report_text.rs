@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
+use runseal_evidence::amount::amount;
 use runseal_evidence::finding::Class;
 use runseal_evidence::report::{CheckStatus, CosignatureStatus, Counts, Report, Scope, Verdict};
 
 use crate::clock;
-use runseal_evidence::amount::amount;
 
 /// Whether to colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

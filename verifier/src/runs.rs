@@ -2,6 +2,7 @@
 
 mod pinned;
 
+use runseal_evidence::amount::amount;
 use runseal_evidence::chain::{Ahead, Chain, ChainFault};
 use runseal_evidence::export::RecordAccount;
 use runseal_evidence::finding::{Finding, FindingKind};
@@ -12,7 +13,6 @@ use runseal_evidence::steps::{CommitmentFault, StepsCommitment};
 
 pub use self::pinned::{Pin, Pinned};
 use crate::steps::{self, Against, Held};
-use runseal_evidence::amount::amount;
 
 /// Faults named of one run; after these it is clear enough.
 const FAULTS_MAX: usize = 8;

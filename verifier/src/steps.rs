@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use runseal_evidence::amount::amount;
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{RunId, TenantId};
 use runseal_evidence::report::{NotChecked, Report};
@@ -14,7 +15,6 @@ use runseal_tlog::key::{Algorithm, KeyError, VerifierKey};
 use thiserror::Error;
 
 use crate::error::Failure;
-use runseal_evidence::amount::amount;
 
 /// What records are held against besides the log.
 #[derive(Clone, Debug, Default)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use runseal_evidence::amount::amount;
 use runseal_evidence::finding::FindingKind;
 use runseal_evidence::report::{Command, NotChecked, Report, Scope};
 use runseal_tlog::hash::LeafHash;
@@ -12,7 +13,6 @@ use super::Check;
 use crate::checkpoint;
 use crate::lines::LineReader;
 use crate::trust::Trust;
-use runseal_evidence::amount::amount;
 
 impl Check {
     pub(super) fn finish(&mut self, lines: &LineReader<'_>, trust: &Trust, outside: Option<&[u8]>) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use runseal_evidence::amount::amount;
 use runseal_evidence::entry::{Entry, Recognised};
 use runseal_evidence::export::{EntryAccount, ExportEnd, ExportError, ExportHeader, ExportLine};
 use runseal_evidence::finding::{Finding, FindingKind};
@@ -24,7 +25,6 @@ use crate::ledger::RunEntries as _;
 use crate::mark::{Mark, MarkKind};
 use crate::steps::{Against, StepsFile};
 use crate::trust::Trust;
-use runseal_evidence::amount::amount;
 
 /// What line may come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

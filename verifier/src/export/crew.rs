@@ -59,10 +59,9 @@ struct Desk {
 pub(super) fn for_each(
     lines: &mut LineReader<'_>,
     judge: &RunJudge<'_>,
-    take: impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure> + Send,
+    mut take: impl FnMut(Parsed<'_>) -> Result<ControlFlow<()>, Failure> + Send,
 ) -> Result<(), Failure> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
-    let mut take = take;
     let mut number = lines.number;
     let hand_over = |block: &mut Block| block.hand_over(&mut number, &mut take);
     let spare = (0..threads + SPARE_BLOCKS).map(|_| Block::default()).collect();
@@ -166,26 +165,22 @@ where
                     desk.spare.push(block);
                     self.room.notify_one();
                 }
-                Ok(ControlFlow::Break(())) => {
-                    // Whether the rest could be read does not matter any more.
-                    (desk.over, desk.failure) = (true, None);
-                    self.room.notify_all();
-                }
-                Err(failure) => {
-                    (desk.over, desk.failure) = (true, Some(failure));
+                // Whether the rest could be read does not matter any more.
+                ended => {
+                    (desk.over, desk.failure) = (true, ended.err());
                     self.room.notify_all();
                 }
             }
         }
         desk.taken_from = false;
     }
-
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl<'c, 'p, Take> Crew<'c, 'p, Take> {
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The file, once no other thread reads. That is soon, and a thread that slept until then might be woken on a core
     /// that is busy.
     fn source(&self) -> MutexGuard<'_, Source<'c, 'p>> {
@@ -205,7 +200,7 @@ struct Leaving<'c, 'l, 'p, Take>(&'c Crew<'l, 'p, Take>);
 impl<Take> Drop for Leaving<'_, '_, '_, Take> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.desk.lock().unwrap_or_else(PoisonError::into_inner).over = true;
+            self.0.desk().over = true;
             self.0.room.notify_all();
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use runseal_evidence::amount::amount;
 use runseal_evidence::export::{ExportEnd, LINE_BYTES_MAX};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::report::{NotChecked, Report};
@@ -14,7 +15,6 @@ use crate::error::Failure;
 use crate::lines::LineReader;
 use crate::runs::{self, RunsStanding};
 use crate::steps;
-use runseal_evidence::amount::amount;
 
 impl ExportCheck<'_> {
     pub(super) fn finish(mut self, lines: &LineReader<'_>) -> Result<Report, Failure> {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use runseal_evidence::amount::amount;
 use runseal_evidence::name::Base;
 use runseal_evidence::report::{Command, NotChecked, Report, Scope, TreeState};
 use runseal_tlog::fraud::FraudProof;
@@ -23,7 +24,6 @@ use crate::online::records::RecordSource;
 use crate::online::source::LogSource;
 use crate::steps::Against;
 use crate::trust::Trust;
-use runseal_evidence::amount::amount;
 
 /// Findings and gaps listed; beyond that they are counted.
 const LISTED_MAX: usize = 1_000;

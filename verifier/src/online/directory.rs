@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use runseal_evidence::amount::amount;
 use runseal_evidence::entry::{Entry, Recognised, TenantLog};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{Base, TenantId};
@@ -22,7 +23,6 @@ use crate::online::finder::Finder;
 use crate::online::source::LogSource;
 use crate::online::tree::SignedTree;
 use crate::trust::Trust;
-use runseal_evidence::amount::amount;
 
 /// How long a log may be known before the directory has to list it: a plane publishes both with every
 /// checkpoint, but an auditor may come between the two.

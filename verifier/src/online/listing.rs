@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use runseal_evidence::amount::amount;
 use runseal_tlog::key::KeyName;
 use runseal_tlog::note::SignatureLine;
 use serde::Serialize;
@@ -10,7 +11,6 @@ use serde::Serialize;
 use crate::clock;
 use crate::history::{History, HistoryError, LogHistory};
 use crate::report_text::harmless;
-use runseal_evidence::amount::amount;
 
 #[derive(Serialize)]
 struct LogLine<'a> {

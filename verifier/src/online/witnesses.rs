@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use runseal_evidence::amount::amount;
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::report::{
     Command, Cosignature, CosignatureStatus, LogState, NotChecked, Quorum, Report, Scope, TreeState,
@@ -29,7 +30,6 @@ use crate::online::http::{Client, FetchError};
 use crate::online::source::{LogSource, http_prefix, join};
 use crate::online::tree::FetchedTree;
 use crate::trust::Trust;
-use runseal_evidence::amount::amount;
 
 /// What to compare.
 #[derive(Debug)]

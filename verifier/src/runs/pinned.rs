@@ -1,11 +1,10 @@
 //! What the log says of a run.
 
+use runseal_evidence::amount::amount;
 use runseal_evidence::chain::ChainHash;
 use runseal_evidence::entry::{Entry, EntryView, Recognised};
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_evidence::name::{Outcome, RunId, TenantId};
-
-use runseal_evidence::amount::amount;
 
 /// What the log says of a run.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
+use runseal_evidence::amount::amount;
 use runseal_evidence::finding::{Finding, FindingKind};
 use runseal_tlog::bundle::BUNDLE_BYTES_MAX;
 
@@ -20,7 +21,6 @@ use crate::online::finder::Finder;
 use crate::online::recorder::Recorder;
 use crate::online::source::BUNDLE_BYTES_USUAL;
 use crate::online::tree::{FetchedTree, TreeError};
-use runseal_evidence::amount::amount;
 
 /// Leaf tiles in one unit of work.
 const UNIT_TILES: u64 = 16;
