@@ -107,6 +107,22 @@ fn what_cannot_be_finished_ends_with_3() {
 }
 
 #[test]
+fn a_tenant_that_may_be_mistyped_is_said() {
+    let desk = desk();
+    for (command, code) in [("runs", 0), ("export", 3), ("checkpoint", 0)] {
+        let ran = desk.run(&[command, "--dir", "plane", "--tenant", "defualt"]).ended(code);
+        ran.says("nothing is here of tenant defualt; --tenant may be default");
+    }
+    // Its log has a checkpoint now.
+    let listed = desk.run(&["runs", "--dir", "plane", "--tenant", "defualt"]).ended(0);
+    assert_eq!((listed.stdout.as_str(), listed.stderr.as_str()), ("", ""));
+    assert_eq!(desk.run(&["runs", "--dir", "plane"]).ended(0).stderr, "");
+
+    desk.run(&["init", "--dir", "new", "--origin", "log.example/new"]).ended(0);
+    assert_eq!(desk.run(&["runs", "--dir", "new", "--tenant", "acme"]).ended(0).stderr, "");
+}
+
+#[test]
 fn a_run_that_somebody_else_leases_is_left_alone() {
     let desk = desk();
     let journal = Journal::open(&desk.path("plane")).unwrap();

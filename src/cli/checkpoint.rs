@@ -78,6 +78,9 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
     let policy = args.witnesses.read()?;
     let journal = args.log.tenant.plane.open()?;
     let served = args.log.of(&journal);
+    if !args.log.directory {
+        args.log.tenant.warn_if_unknown(&journal, output)?;
+    }
     let log = Arc::new(served.log().clone());
     if let Some(policy) = &policy {
         check_log_key(policy, &log.origin(), &log.vkey().to_string())?;

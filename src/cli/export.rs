@@ -27,6 +27,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
     let journal = args.tenant.plane.open()?;
+    args.tenant.warn_if_unknown(&journal, output)?;
     let tenant = journal.tenant(&args.tenant.tenant);
     let runs = (!args.runs.is_empty()).then_some(args.runs.as_slice());
     let summary = match &args.output {

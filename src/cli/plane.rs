@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use runseal_evidence::name::TenantId;
 
-use super::CliError;
+use super::{CliError, output::Output};
 use crate::{Journal, OpenOptions, serve::Served};
 
 /// Which plane.
@@ -29,6 +29,26 @@ pub(super) struct TenantArgs {
     /// The tenant.
     #[arg(long, env = "RUNSEAL_TENANT", value_name = "TENANT", default_value = TenantId::DEFAULT)]
     pub(super) tenant: TenantId,
+}
+
+/// Most tenants that are named to whoever asked for another.
+const NAMED_MAX: usize = 5;
+
+impl TenantArgs {
+    /// Warns where the journal has nothing of the tenant but something of others: the name may be mistyped.
+    pub(super) fn warn_if_unknown(&self, journal: &Journal, output: &Output) -> Result<(), CliError> {
+        let known = journal.tenants()?;
+        if known.is_empty() || known.contains(&self.tenant) {
+            return Ok(());
+        }
+        let named: Vec<&str> = known.iter().take(NAMED_MAX).map(TenantId::as_str).collect();
+        let others = if known.len() > named.len() { ", ..." } else { "" };
+        let (tenant, named) = (&self.tenant, named.join(", "));
+        output.tell(format_args!(
+            "warning: nothing is here of tenant {tenant}; --tenant may be {named}{others}"
+        ));
+        Ok(())
+    }
 }
 
 /// Which log of which plane.

@@ -40,6 +40,7 @@ const PAGE_RUNS: usize = 1000;
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
     let journal = args.tenant.plane.open()?;
+    args.tenant.warn_if_unknown(&journal, output)?;
     let tenant = journal.tenant(&args.tenant.tenant);
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     output.data(|out| {
