@@ -396,6 +396,50 @@ fn tokens_open_what_they_name_and_tell_nothing_else() {
 }
 
 #[test]
+fn tokens_are_read_again_while_it_serves_and_a_file_with_a_fault_changes_nothing() {
+    let desk = with_runs(1);
+    checkpoint(&desk);
+    let token = || {
+        let made = desk.run(&["token", "--tenant", "acme", "--scope", "log"]).ended(0).stdout;
+        let (token, line) = made.trim_end().split_once('\n').unwrap();
+        (format!("Authorization: Bearer {token}\r\n"), line.to_owned())
+    };
+    let ((old, old_line), (new, new_line)) = (token(), token());
+    desk.write("tokens", &old_line);
+    let serving = desk.serve(&["--tokens", "tokens"]);
+    let status = |token: &str| get(&serving.address, "/log/acme/checkpoint", token).status;
+    assert_eq!((status(&old), status(&new)), (200, 401));
+
+    desk.write("tokens", &new_line);
+    assert_eq!((status(&old), status(&new)), (200, 401), "nobody said to read it");
+    serving.signal("-HUP");
+    eventually("the new token is admitted and the old one is not", || {
+        (status(&old), status(&new)) == (401, 200)
+    });
+
+    for (fault, text) in ["", "log acme", &format!("{old_line}\n{new_line} more")].into_iter().enumerate() {
+        desk.write("tokens", text);
+        serving.signal("-HUP");
+        eventually("the fault is said", || serving.said().matches("stay as they were").count() == fault + 1);
+        assert_eq!((status(&old), status(&new)), (401, 200), "{text}");
+    }
+    desk.write("tokens", format!("{new_line}\n{old_line}"));
+    serving.signal("-HUP");
+    eventually("both are admitted", || (status(&old), status(&new)) == (200, 200));
+    assert_eq!(serving.stop("-TERM").0, Some(0));
+}
+
+#[test]
+fn without_tokens_there_is_nothing_to_read_again() {
+    let desk = with_runs(1);
+    checkpoint(&desk);
+    let serving = desk.serve(&[]);
+    serving.signal("-HUP");
+    eventually("it is said", || serving.said().contains("no tokens file"));
+    assert_eq!(serving.get("/log/acme/checkpoint").status, 200);
+}
+
+#[test]
 fn a_public_log_opens_the_log_alone() {
     let desk = with_runs(2);
     checkpoint(&desk);

@@ -6,6 +6,8 @@ use std::{
 };
 
 use clap::builder::BoolishValueParser;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{error, info};
 use tracing_subscriber::EnvFilter;
 
 use super::{
@@ -15,17 +17,15 @@ use super::{
     output::Output,
     plane::PlaneArgs,
 };
-use crate::{
-    Journal,
-    serve::{Access, Publishing, Server, Tokens},
-};
+use crate::serve::{Access, Publishing, Server, Tokens};
 
 /// Serve the plane's logs and runs over HTTP, and publish a checkpoint whenever there is something new.
 ///
 /// Serves /log/<tenant>/checkpoint and /log/<tenant>/tile/... (c2sp.org/tlog-tiles), /audit/<tenant>/runs,
 /// /audit/<tenant>/runs/<run>/records, /healthz and /metrics. On a loopback address everything is open; on
 /// any other bearer tokens are needed, or the logs declared public. Prints "listening on http://ADDR" on
-/// stderr once it listens; SIGTERM and SIGINT end it with exit code 0. RUST_LOG says how much is logged.
+/// stderr once it listens; SIGHUP reads the tokens again; SIGTERM and SIGINT end it with exit code 0. RUST_LOG
+/// says how much is logged.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Example:\n  runseal serve --dir plane --policy trust.policy\n  \
     runseal serve --dir plane --listen 0.0.0.0:7070 --tokens tokens.txt --public-log")]
@@ -92,28 +92,42 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<Exit, CliError> {
     log_to_stderr(output);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliError::Runtime)?;
-    let served = runtime.block_on(serve(journal, listen, access, publishing, args.check_interval, output));
+    let served = runtime.block_on(async {
+        let server = Server::bind(journal, listen, access, publishing, args.check_interval)
+            .await
+            .map_err(|error| CliError::Bind { listen, error })?;
+        serve(server, args.tokens.clone(), output).await
+    });
     // Journal calls under way end in their own time; they are bounded, and nothing waits for their answers.
     runtime.shutdown_timeout(Duration::from_secs(5));
     served.map(|()| Exit::Done)
 }
 
-async fn serve(
-    journal: Arc<Journal>,
-    listen: SocketAddr,
-    access: Access,
-    publishing: Publishing,
-    check_interval: Duration,
-    output: &Output,
-) -> Result<(), CliError> {
-    let server = Server::bind(journal, listen, access, publishing, check_interval)
-        .await
-        .map_err(|error| CliError::Bind { listen, error })?;
+async fn serve(server: Server, tokens: Option<PathBuf>, output: &Output) -> Result<(), CliError> {
     let stopped = stop_signal()?;
+    let reloading = tokio::spawn(reload_tokens(server.access(), tokens, hangup()?));
     // Said also when quiet: with port 0 there is no other way to know.
     output.tell(format_args!("listening on http://{}", server.address()));
-    server.run(stopped).await?;
-    Ok(())
+    let served = server.run(stopped).await;
+    reloading.abort();
+    Ok(served?)
+}
+
+/// Reads the tokens again whenever the process is told to. A file with a fault changes nothing.
+async fn reload_tokens(access: Arc<Access>, file: Option<PathBuf>, mut hangup: Signal) {
+    while hangup.recv().await.is_some() {
+        let Some(file) = &file else {
+            info!("there is no tokens file to read again");
+            continue;
+        };
+        match read_tokens(file) {
+            Ok(tokens) => {
+                access.replace_tokens(tokens);
+                info!(file = %file.display(), "the tokens are read again");
+            }
+            Err(error) => error!(%error, "the tokens that are admitted stay as they were"),
+        }
+    }
 }
 
 fn resolve(listen: &str) -> Result<SocketAddr, CliError> {
@@ -130,7 +144,6 @@ fn read_tokens(path: &Path) -> Result<Tokens, CliError> {
 
 /// Ends when the process is told to stop.
 fn stop_signal() -> Result<impl Future<Output = ()>, CliError> {
-    use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Runtime)?;
     Ok(async move {
@@ -139,6 +152,10 @@ fn stop_signal() -> Result<impl Future<Output = ()>, CliError> {
             _ = interrupt.recv() => {}
         }
     })
+}
+
+fn hangup() -> Result<Signal, CliError> {
+    signal(SignalKind::hangup()).map_err(CliError::Runtime)
 }
 
 fn log_to_stderr(output: &Output) {

@@ -1,6 +1,10 @@
 //! Who may read what: bearer tokens with scopes, and what is open without one.
 
-use std::{fmt, str::FromStr};
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use runseal_evidence::name::{NameError, TenantId};
@@ -251,14 +255,14 @@ pub(super) struct Need<'r> {
 }
 
 /// Who may read what.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub struct Access {
     /// Without tokens everything is open, or, away from loopback, everything but a public log is closed.
-    pub(super) tokens: Option<Tokens>,
+    tokens: RwLock<Option<Arc<Tokens>>>,
     /// Whether reading logs needs no token.
-    pub(super) public_log: bool,
+    public_log: bool,
     /// Whether only this machine can connect.
-    pub(super) loopback: bool,
+    loopback: bool,
 }
 
 impl Access {
@@ -270,19 +274,28 @@ impl Access {
         if !loopback && tokens.is_none() && !public_log {
             return Err(AccessError::OpenToOthers);
         }
-        Ok(Self { tokens, public_log, loopback })
+        Ok(Self { tokens: RwLock::new(tokens.map(Arc::new)), public_log, loopback })
+    }
+
+    /// Admits by these tokens from the next request on, and by no others.
+    pub fn replace_tokens(&self, tokens: Tokens) {
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tokens));
+    }
+
+    fn tokens(&self) -> Option<Arc<Tokens>> {
+        self.tokens.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether anyone who can connect may read the log: then shared caches may keep it.
-    pub(super) const fn log_is_public(&self) -> bool {
-        self.public_log || (self.loopback && self.tokens.is_none())
+    pub(super) fn log_is_public(&self) -> bool {
+        self.public_log || (self.loopback && self.tokens().is_none())
     }
 
     pub(super) fn judge(&self, need: Need<'_>, authorization: Option<&[u8]>) -> Verdict {
         if self.public_log && need.scope == Scope::Log {
             return Verdict::Allowed;
         }
-        match &self.tokens {
+        match self.tokens() {
             None if self.loopback => Verdict::Allowed,
             None => Verdict::Unauthorized,
             Some(tokens) => match authorization.and_then(bearer) {
@@ -358,7 +371,7 @@ mod tests {
 
     #[test]
     fn loopback_is_open_and_every_other_address_needs_a_decision() {
-        assert_eq!(Access::new(false, None, false), Err(AccessError::OpenToOthers));
+        assert_eq!(Access::new(false, None, false).unwrap_err(), AccessError::OpenToOthers);
         let open = Access::new(true, None, false).unwrap();
         assert_eq!(verdict(&open, Scope::Audit, Some("acme"), None), Verdict::Allowed);
         let public = Access::new(false, None, true).unwrap();

@@ -78,7 +78,7 @@ pub struct Server {
 /// What every request and the publisher share.
 struct Plane {
     journal: Arc<Journal>,
-    access: Access,
+    access: Arc<Access>,
     health: Health,
     calls: Arc<Semaphore>,
 }
@@ -98,6 +98,7 @@ impl Server {
         let listener = TcpListener::bind(listen).await?;
         let address = listener.local_addr()?;
         let calls = Arc::new(Semaphore::new(CALLS_MAX));
+        let access = Arc::new(access);
         let plane = Arc::new(Plane { journal, access, health: Health::new(), calls });
         Ok(Self { listener, address, plane, publishing, check_interval })
     }
@@ -105,6 +106,11 @@ impl Server {
     /// The address bound, with its port.
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Who may read what, to change it while it serves.
+    pub fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.plane.access)
     }
 
     /// Serves and publishes until `stopped` ends, then lets what is under way finish.

@@ -6,6 +6,7 @@ use std::{
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -99,12 +100,16 @@ impl Desk {
             assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "it did not start: {said}");
         }
         let address = said.rsplit_once("http://").unwrap().1.trim().to_owned();
-        let rest = std::thread::spawn(move || {
-            let mut rest = String::new();
-            let _ = stderr.read_to_string(&mut rest);
-            rest
+        let said = Arc::new(Mutex::new(String::new()));
+        let rest = std::thread::spawn({
+            let said = Arc::clone(&said);
+            move || {
+                for line in stderr.lines().map_while(Result::ok) {
+                    said.lock().unwrap().extend([&*line, "\n"]);
+                }
+            }
         });
-        Serving { child, address, rest: Some(rest) }
+        Serving { child, address, said, rest: Some(rest) }
     }
 }
 
@@ -112,7 +117,8 @@ impl Desk {
 pub(crate) struct Serving {
     child: Child,
     pub(crate) address: String,
-    rest: Option<std::thread::JoinHandle<String>>,
+    said: Arc<Mutex<String>>,
+    rest: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Serving {
@@ -120,12 +126,22 @@ impl Serving {
         get(&self.address, path, "")
     }
 
-    /// Sends a signal and waits; answers the exit code and what was said since the start.
-    pub(crate) fn stop(mut self, signal: &str) -> (Option<i32>, String) {
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    /// What was said on stderr since the start.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Sends a signal and waits; answers the exit code and what was said since the start.
+    pub(crate) fn stop(mut self, signal: &str) -> (Option<i32>, String) {
+        self.signal(signal);
         let code = self.child.wait().unwrap().code();
-        (code, self.rest.take().unwrap().join().unwrap())
+        self.rest.take().unwrap().join().unwrap();
+        (code, self.said())
     }
 }
 
