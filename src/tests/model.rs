@@ -9,7 +9,7 @@ use runseal_evidence::name::Outcome;
 use runseal_evidence::record::RecordDraft;
 
 use super::world::{NOW, World, admitted, concluded, draft, note, outcome, run, started, suspended, tenant};
-use crate::{AppendError, AsWritten, LeaseError, SealError, Tenant};
+use crate::{AppendError, AsWritten, LeaseError, RestoredRecord, SealError, Tenant};
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
 const RUNS: [&str; 3] = ["a", "b", "c"];
@@ -122,7 +122,8 @@ struct ModelRun {
     records: Vec<u64>,
     updated_ms: i64,
     effects: BTreeSet<u8>,
-    admitted: bool,
+    /// By which key, and when.
+    admitted: Option<(usize, i64)>,
     conclusion: Option<(usize, u64)>,
     concluded: bool,
     waiting: Option<u8>,
@@ -240,7 +241,7 @@ impl Model {
                     if admissions.contains_key(&key) {
                         return Err(No::Admission);
                     }
-                    if std::mem::replace(&mut after.admitted, true) {
+                    if after.admitted.replace((key, now)).is_some() {
                         return Err(No::AdmittedBefore);
                     }
                     admissions.insert(key, (run, now));
@@ -275,6 +276,11 @@ impl Model {
         if !self.run(run).concluded {
             return Err(No::NotConcluded);
         }
+        Ok(self.enter(run))
+    }
+
+    /// Puts a run's seal into the log.
+    fn enter(&mut self, run: usize) -> u64 {
         let index = self.log.len() as u64;
         let state = self.run(run);
         let records = state.records.len() as u64;
@@ -285,7 +291,7 @@ impl Model {
         }
         let outcome = state.conclusion.map(|(outcome, _)| outcome);
         self.log.push((run, outcome, records));
-        Ok(index)
+        index
     }
 
     fn append_once(
@@ -332,6 +338,28 @@ impl Model {
         }
         // Whoever imports is none of the owners.
         self.append_once(run, OWNERS.len(), batch, seal, now)
+    }
+
+    /// A run of another model, brought back with what follows from its records and nothing else.
+    fn restore(&mut self, run: usize, of: &ModelRun) {
+        let lease =
+            of.records.iter().max().map(|epoch| ModelLease { owner: None, epoch: *epoch, expires_ms: 0 });
+        let mut restored = ModelRun { pinned: 0, seal: None, cancelled: false, lease, ..of.clone() };
+        if let Some((_, order)) = &mut restored.conclusion {
+            *order = self.conclusions;
+            self.conclusions += 1;
+        }
+        if let Some((key, at)) = of.admitted {
+            let held = self.admissions.entry(key).or_insert((run, at));
+            // The last admission holds the key; of those at one time, that of the run called last.
+            if (held.1, held.0) < (at, run) {
+                *held = (run, at);
+            }
+        }
+        self.runs.insert(run, restored);
+        if of.seal.is_some() {
+            self.enter(run);
+        }
     }
 
     fn pin(&mut self) -> usize {
@@ -553,6 +581,32 @@ fn compare(log: &Tenant, model: &Model, now: i64) {
     assert_eq!(log.check(&mut |_| {}).unwrap().contradiction, None);
 }
 
+/// Every run restored in another journal, the last one first: what follows from the records is as it was.
+fn restored_like_its_model(log: &Tenant, model: &Model, now: i64) {
+    let world = World::in_memory();
+    world.clock.set(now);
+    let elsewhere = world.journal.tenant(log.id());
+    let mut expected = Model::default();
+    for (number, state) in model.runs.iter().rev().filter(|(_, state)| !state.records.is_empty()) {
+        let name = run(RUNS[*number]);
+        let records: Vec<_> = log.read(&name, 1, 999).unwrap();
+        let restored = records
+            .iter()
+            .map(|record| RestoredRecord { raw: record.raw.clone(), signature: record.signature });
+        let restored = elsewhere.restore(&name, restored.collect(), state.seal.is_some()).unwrap();
+        expected.restore(*number, state);
+        assert_eq!(restored.index, expected.run(*number).seal);
+        assert_eq!(elsewhere.read(&name, 1, 999).unwrap(), records, "byte for byte");
+    }
+    compare(&elsewhere, &expected, now);
+    for (number, state) in &expected.runs.clone() {
+        let epoch = expected.acquire(*number, 0, 60, now);
+        let lease = elsewhere.acquire(&run(RUNS[*number]), OWNERS[0], Duration::from_mins(1));
+        assert_eq!(lease.map(|lease| lease.epoch).map_err(|error| of_lease(&error)), epoch);
+        assert!(epoch.is_err() || epoch.as_ref().ok() > state.records.iter().max());
+    }
+}
+
 fn runs_like_its_model(world: World, verbs: Vec<(usize, Verb)>) {
     let mut world = world;
     let mut models = [Model::default(), Model::default()];
@@ -565,7 +619,9 @@ fn runs_like_its_model(world: World, verbs: Vec<(usize, Verb)>) {
         step(&world, &log, &mut models[of], &mut now, &verb);
     }
     for (name, model) in TENANTS.iter().zip(&models) {
-        compare(&world.journal.tenant(&tenant(name)), model, now);
+        let log = world.journal.tenant(&tenant(name));
+        compare(&log, model, now);
+        restored_like_its_model(&log, model, now);
     }
     assert_eq!(world.journal.check_directory(&mut |_| {}).unwrap().contradiction, None);
 }
