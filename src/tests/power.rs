@@ -324,6 +324,31 @@ fn attempt(machine: &Machine, done: &mut Vec<Step>) -> Result<(), Box<dyn std::e
     Ok(())
 }
 
+/// Runs that append at once, two records each time.
+const CROWD: [&str; 8] = ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"];
+const ROUNDS: u8 = 6;
+
+/// Appends to all runs of the crowd at once, until the power goes; answers how many records of each were
+/// acknowledged.
+fn crowd(machine: &Machine) -> [u64; CROWD.len()] {
+    let mut acknowledged = [0; CROWD.len()];
+    let Ok(journal) = machine.start() else { return acknowledged };
+    let acme = journal.tenant(&tenant("acme"));
+    if CROWD.iter().any(|name| acme.acquire(&run(name), "w", TTL).is_err()) {
+        return acknowledged;
+    }
+    for round in 0..ROUNDS {
+        let drafts = |name: &str| vec![note(&name.repeat(40 * usize::from(round))), started(round)];
+        let answers = CROWD.map(|name| acme.append_queued(&run(name), 1, drafts(name)));
+        for (records, answer) in acknowledged.iter_mut().zip(answers) {
+            if let Some(last) = answer.wait().ok().and_then(|appended| appended.last().map(|last| last.seq)) {
+                *records = last;
+            }
+        }
+    }
+    acknowledged
+}
+
 /// Opens the journal after a reboot and holds it against what was acknowledged.
 fn examine(machine: &Machine, done: &[Step]) -> Result<(), String> {
     let journal = machine.start().map_err(|error| format!("does not open: {error}"))?;
@@ -400,4 +425,31 @@ fn a_failed_sync_answers_nobody_and_loses_nothing_acknowledged() {
     }
     // All but those of closing the database, and of the tables behind the last commit, were somebody's commit.
     assert!(interrupted + 10 > whole.syncs(), "{interrupted} of {}", whole.syncs());
+}
+
+#[test]
+fn of_commands_that_share_a_commit_each_is_there_whole_once_it_was_acknowledged() {
+    let whole = Machine::with_journal(None, None);
+    let all = 2 * u64::from(ROUNDS);
+    assert_eq!(crowd(&whole), [all; CROWD.len()]);
+    let syncs = whole.syncs();
+    let commands = (CROWD.len() * (1 + usize::from(ROUNDS))) as u64;
+    assert!(syncs < commands, "{syncs} syncs for {commands} commands: nothing was shared");
+    for power_until in 0..syncs {
+        let machine = Machine::with_journal(Some(power_until), None);
+        let acknowledged = crowd(&machine);
+        for unsynced in [Unsynced::Lost, Unsynced::Kept, Unsynced::Torn(power_until)] {
+            let journal = machine.after_reboot(unsynced).start().unwrap();
+            let acme = journal.tenant(&tenant("acme"));
+            for (name, acknowledged) in CROWD.iter().zip(acknowledged) {
+                let records = acme.run(&run(name)).unwrap().map_or(0, |summary| summary.records);
+                assert!(
+                    records == acknowledged || records == acknowledged + 2,
+                    "power cut after {power_until} syncs, writes since {unsynced:?}: \
+                     {name} has {records} records of {acknowledged} acknowledged"
+                );
+            }
+            assert_eq!(acme.check(&mut |_| {}).unwrap().contradiction, None);
+        }
+    }
 }
