@@ -12,12 +12,17 @@
 //! A *seal* freezes a run for good. A *head* pins the chain of an open run so far. A *tenant* is an entry of
 //! a plane's directory: which log and key a tenant has.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
 
 use crate::{
     chain::{ChainHash, ChainHashError},
     decimal,
-    json::{self, Json, JsonError, Object},
+    json::{self, Json, JsonError},
     name::{self, Base, NameError, OriginError, Outcome, RunId, TenantId},
 };
 
@@ -223,7 +228,7 @@ impl Entry {
     /// Tells our entries from those of other logs.
     ///
     /// Bytes claim to be ours where they are a JSON object, however spelled, with members `kind`, `tenant` and
-    /// `v`. What claims so and cannot be read is reported, never passed over; what does not claim so is none
+    /// `v`, be it twice or with values that a strict reader refuses. What claims so and cannot be read is reported, never passed over; what does not claim so is none
     /// of our business, and no run can rely on it.
     pub fn recognise(bytes: &[u8]) -> Recognised {
         match Self::parse(bytes) {
@@ -423,9 +428,37 @@ impl<'a> Members<'a> {
     }
 }
 
+/// Whether some reader of JSON finds the members of our entries in these bytes, at their top: also one that takes the
+/// last of two members of a name, and does not look into values. What readers understand differently is ours to report.
 fn claims_to_be_ours(bytes: &[u8]) -> bool {
-    Object::parse(bytes)
-        .is_ok_and(|object| ["kind", "tenant", "v"].iter().all(|name| object.get(name).is_some()))
+    serde_json::from_slice::<OurNames>(bytes).is_ok_and(|OurNames([kind, tenant, v])| kind && tenant && v)
+}
+
+/// Which of `kind`, `tenant` and `v` an object has.
+struct OurNames([bool; 3]);
+
+impl<'de> Deserialize<'de> for OurNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl<'de> Visitor<'de> for Names {
+            type Value = OurNames;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<OurNames, A::Error> {
+                let mut found = [false; 3];
+                while let Some((name, IgnoredAny)) = members.next_entry::<String, IgnoredAny>()? {
+                    for (found, ours) in found.iter_mut().zip(["kind", "tenant", "v"]) {
+                        *found |= name == ours;
+                    }
+                }
+                Ok(OurNames(found))
+            }
+        }
+        deserializer.deserialize_map(Names)
+    }
 }
 
 #[cfg(test)]

@@ -104,6 +104,8 @@ fn other_logs_entries_are_told_from_damaged_ones_of_ours() {
         b"[1]",
         br#"{"kind":"seal"}"#,
         br#"{"apiVersion":"0.0.1","kind":"rekord","spec":{}}"#,
+        br#"{"of":{"kind":"seal","tenant":"acme","v":1}}"#,
+        br#"{"kind":"seal","tenant":"acme","v":1} {}"#,
     ] {
         assert_eq!(Entry::recognise(foreign), Recognised::Foreign, "{foreign:?}");
     }
@@ -114,9 +116,18 @@ fn other_logs_entries_are_told_from_damaged_ones_of_ours() {
         SEAL.replace("\"v\":1", "\"v\":2"),
         SEAL.replace("seal", "unseal"),
         format!(" {SEAL}"),
+        // What other readers of JSON may take for ours.
+        SEAL.replace("\"v\":1", "\"v\":1,\"v\":1"),
+        SEAL.replace("\"kind\"", "\"kind\":\"none\",\"kind\""),
+        SEAL.replace("\"v\"", "\"\\u0076\""),
+        SEAL.replace("succeeded", "\\ud800"),
+        SEAL.replace("17", &format!("{}{}", "[".repeat(2000), "]".repeat(2000))),
     ] {
         assert!(matches!(Entry::recognise(damaged.as_bytes()), Recognised::Unreadable(_)), "{damaged}");
     }
+    let no_text = SEAL.replace("succeeded", "?").into_bytes().into_iter();
+    let no_text: Vec<u8> = no_text.map(|byte| if byte == b'?' { 0xff } else { byte }).collect();
+    assert!(matches!(Entry::recognise(&no_text), Recognised::Unreadable(_)));
 }
 
 #[test]
