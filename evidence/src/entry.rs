@@ -228,8 +228,8 @@ impl Entry {
     /// Tells our entries from those of other logs.
     ///
     /// Bytes claim to be ours where they are a JSON object, however spelled, with members `kind`, `tenant` and
-    /// `v`, be it twice or with values that a strict reader refuses. What claims so and cannot be read is reported, never passed over; what does not claim so is none
-    /// of our business, and no run can rely on it.
+    /// `v`, be it twice or with values that a strict reader refuses. What claims so and cannot be read is
+    /// reported, never passed over; what does not claim so is none of our business, and no run can rely on it.
     pub fn recognise(bytes: &[u8]) -> Recognised {
         match Self::parse(bytes) {
             Ok(entry) => Recognised::Ours(entry),
