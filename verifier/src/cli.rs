@@ -6,12 +6,14 @@ mod watch;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::builder::FalseyValueParser;
 use clap::{Parser, Subcommand};
+use runseal_evidence::report::Verdict;
 use runseal_evidence::signature::RecordVerifier;
 
 use self::args::{AuditArgs, ExportArgs, FraudArgs, HistoryArgs, ProofArgs, WatchArgs, WitnessesArgs};
@@ -77,6 +79,19 @@ enum Verb {
     History(HistoryArgs),
 }
 
+impl Verb {
+    /// The history that it uses.
+    fn history(&self) -> Option<&Path> {
+        match self {
+            Self::Audit(args) => args.history.as_deref(),
+            Self::Witnesses(args) => args.history.as_deref(),
+            Self::Watch(args) => Some(&args.history),
+            Self::History(args) => Some(&args.history),
+            Self::Export(_) | Self::Proof(_) | Self::Fraud(_) => None,
+        }
+    }
+}
+
 /// Runs the command of this process.
 pub fn main() -> ExitCode {
     run(std::env::args_os())
@@ -93,7 +108,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     trace();
-    match dispatch(&cli) {
+    // The panic hook has said what and where.
+    let panicked = |_| Err(Failure::Internal("it ended by a panic".to_owned()));
+    let mut ended = catch_unwind(AssertUnwindSafe(|| dispatch(&cli))).unwrap_or_else(panicked);
+    if let (Err(Failure::Internal(_)), Some(path)) = (&ended, cli.command.history())
+        && let Err(damage) = vouched(Some(path))
+    {
+        ended = Err(damage);
+    }
+    match ended {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             let text = report_text::harmless(&failure.to_string());
@@ -186,11 +209,15 @@ fn audit(args: &AuditArgs, quiet: bool, progress: Progress) -> Result<u8, Failur
         timeout: args.timeout,
     };
     let audited = runtime()?.block_on(audit.run(&SystemClock, progress))?;
-    hand_out(args.fraud_proof.as_deref(), &audited, quiet)?;
     let timeline = match &audit.history {
         Some(history) => timeline::remembered(&history.log(&audit.origin)?, &audit.trust.policy)?,
         None => Vec::new(),
     };
+    drop(audit);
+    if audited.report.verdict() == Verdict::Tampered {
+        vouched(args.history.as_deref())?;
+    }
+    hand_out(args.fraud_proof.as_deref(), &audited, quiet)?;
     print(&audited.report, &timeline, &args.output, quiet)
 }
 
@@ -202,8 +229,19 @@ fn witnesses(args: &WitnessesArgs, quiet: bool) -> Result<u8, Failure> {
     let source = location.map(|location| LogSource::open(location, token)).transpose()?;
     let history = args.history.as_deref().map(|path| History::open(path, true)).transpose()?.map(Arc::new);
     let audited = runtime()?.block_on(Witnesses { trust, origin, source, history }.compare())?;
+    if audited.report.verdict() == Verdict::Tampered {
+        vouched(args.history.as_deref())?;
+    }
     hand_out(args.fraud_proof.as_deref(), &audited, quiet)?;
     print(&audited.report, &[], &args.output, quiet)
+}
+
+/// Nobody is accused on what a damaged history says.
+fn vouched(history: Option<&Path>) -> Result<(), Failure> {
+    match history.filter(|path| path.exists()) {
+        Some(path) => Ok(History::check(path)?),
+        None => Ok(()),
+    }
 }
 
 fn token(path: Option<&Path>) -> Result<Option<Token>, Failure> {

@@ -26,6 +26,7 @@ mod log;
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -126,10 +127,10 @@ impl History {
         if probe.len() == 0 {
             return Err(foreign("it is empty".to_owned()));
         }
-        let db = builder().open(path).map_err(|error| opening(path, error))?;
-        let (format, key) = {
+        let (db, format, key) = sheltered(path, || {
+            let db = builder().open(path).map_err(|error| opening(path, error))?;
             let read = db.begin_read()?;
-            match read.open_table(META) {
+            let (format, key) = match read.open_table(META) {
                 Ok(meta) => {
                     let value = |name: &str| {
                         Ok::<_, StorageError>(meta.get(name)?.map(|value| value.value().to_owned()))
@@ -137,8 +138,9 @@ impl History {
                     (value("format")?, value("run-key")?)
                 }
                 Err(_) => (None, None),
-            }
-        };
+            };
+            Ok((db, format, key))
+        })?;
         match format.as_deref() {
             Some(FORMAT | FORMAT_1) => {
                 let mut run_key = [0; 16];
@@ -158,6 +160,24 @@ impl History {
             Some(other) => Err(foreign(format!("its format is {other:?}"))),
             None => Err(foreign("it is a database of another program".to_owned())),
         }
+    }
+
+    /// Holds every page of a history file against its checksum, in a copy: the file is left as it is. Nobody may have
+    /// it open.
+    ///
+    /// # Errors
+    /// [`HistoryError`]; [`Damage::Pages`] where one is not as it was written.
+    #[cfg(feature = "cli")]
+    pub fn check(path: &Path) -> Result<(), HistoryError> {
+        let access = |source| HistoryError::Access { path: path.to_owned(), source };
+        let mut copy = tempfile::tempfile().map_err(access)?;
+        File::open(path).and_then(|mut file| io::copy(&mut file, &mut copy)).map_err(access)?;
+        let sound = sheltered(path, || {
+            let backend = ScratchFile::new(copy).map_err(|error| opening(path, error))?;
+            let mut db = builder().create_with_backend(backend).map_err(|error| opening(path, error))?;
+            Ok(db.check_integrity()?)
+        })?;
+        if sound { Ok(()) } else { Err(Damage::Pages { path: path.to_owned() }.into()) }
     }
 
     /// A history in memory, with all that is put into it. `run_key` is random: without knowing it nobody can name
@@ -275,6 +295,12 @@ fn builder() -> redb::Builder {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
     builder
+}
+
+/// Calls into redb. It trusts the numbers in its pages here and there, and panics where damage has changed them.
+fn sheltered<T>(path: &Path, call: impl FnOnce() -> Result<T, HistoryError>) -> Result<T, HistoryError> {
+    catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|_| Err(Damage::Pages { path: path.to_owned() }.into()))
 }
 
 /// A key nobody else knows, from the randomness that the standard library keys its hash maps with.

@@ -69,6 +69,15 @@ impl HistoryError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Damage {
+    /// Pages of the file.
+    #[error(
+        "{path} has pages that are not as they were written; nothing is concluded from it. Put back a copy, or start \
+         a new one and compare it with what other auditors remember"
+    )]
+    Pages {
+        /// The file.
+        path: PathBuf,
+    },
     /// A checkpoint.
     #[error("the checkpoint of size {size} does not read: {reason}")]
     Checkpoint {

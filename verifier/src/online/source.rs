@@ -252,9 +252,18 @@ fn read_tile(root: &Path, path: TilePath, bundle_limit: usize) -> Result<Fetched
     Ok(Fetched { path, body, bundle_limit })
 }
 
+/// Opens a file of a static tree. Of what is no file, a pipe for example, nobody knows whether it ever ends.
+fn regular(path: &Path) -> io::Result<File> {
+    if std::fs::metadata(path)?.is_file() {
+        File::open(path)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))
+    }
+}
+
 fn read_file(path: &Path, limit: usize) -> Result<Body, SourceError> {
     let fault = |source| SourceError::File { path: path.to_owned(), source };
-    let file = File::open(path).map_err(fault)?;
+    let file = regular(path).map_err(fault)?;
     let length = file.metadata().map_or(0, |meta| meta.len().min(limit as u64));
     // One byte of room lets the read notice the end without growing.
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(limit) + 1);
@@ -294,7 +303,7 @@ impl FileBuffer {
 
     fn fill(&mut self, path: &Path, limit: usize) -> Result<usize, SourceError> {
         let fault = |source| SourceError::File { path: path.to_owned(), source };
-        let mut file = File::open(path).map_err(fault)?;
+        let mut file = regular(path).map_err(fault)?;
         let mut length = 0;
         loop {
             if length > limit {

@@ -329,6 +329,25 @@ fn a_wrong_entry_is_named_with_its_run_and_index() {
     assert!(finding.detail.contains(&runseal_tlog::hash::NodeHash::from(leaf).to_string()));
 }
 
+#[test]
+fn what_is_no_file_in_a_static_tree_is_not_waited_for() {
+    let plane = Plane::sample();
+    let log = plane.publish();
+    let mut files = Vec::new();
+    walk(&log, &mut files);
+    assert_eq!(files.len(), 3);
+    for file in files {
+        let honest = fs::read(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        let audit = run(&plane, &["audit", "--policy", text(&plane.policy()), "--url", text(&log)]);
+        assert_eq!((audit.code, audit.kinds()), (3, vec![]), "{}", audit.show());
+        assert!(audit.stdout.contains("no regular file"), "{}", audit.show());
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, &honest).unwrap();
+    }
+}
+
 fn walk(dir: &std::path::Path, files: &mut Vec<std::path::PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

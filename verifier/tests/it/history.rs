@@ -256,3 +256,32 @@ fn a_bundle_that_grew_replaces_all_pieces_of_what_it_was() {
         back.show()
     );
 }
+
+#[test]
+fn a_damaged_history_accuses_nobody_and_ends_no_audit_by_a_panic() {
+    let mut plane = Plane::sample();
+    for run in 0..40 {
+        plane.sealed(&format!("d{run}"), 2);
+    }
+    assert_eq!(auditor(&plane).audit(&[]).code, 0);
+    let history = plane.path("history.redb");
+    let whole = fs::read(&history).unwrap();
+    plane.sealed("later", 2);
+    // Blocks of zeros are what a disk that lost a write gives; a bit is what a memory that failed does.
+    let damages = (0..whole.len() / 512).step_by(7).map(|block| (block * 512, 512, 0));
+    let bits = (0..whole.len() / 512).step_by(5).map(|block| (block * 512 + 100 + block % 300, 1, 0x10));
+    let mut refused = 0;
+    for (at, length, flip) in damages.chain(bits) {
+        let mut bytes = whole.clone();
+        for byte in &mut bytes[at..at + length] {
+            *byte = if flip == 0 { 0 } else { *byte ^ flip };
+        }
+        fs::write(&history, &bytes).unwrap();
+        let audit = auditor(&plane).audit(&[]);
+        assert!([0, 2, 3].contains(&audit.code), "{length} bytes at {at}: {}", audit.show());
+        refused += usize::from(audit.code != 0 && audit.stderr.contains("history"));
+        let listed = run(&plane, &["history", "--history", text(&history)]);
+        assert!([0, 2, 3].contains(&listed.code), "{length} bytes at {at}: {}", listed.show());
+    }
+    assert!(refused > 0, "nothing that was used was damaged");
+}
