@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -239,7 +240,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
         }
     };
-    let outcome = match cli.command {
+    let outcome = catch_unwind(AssertUnwindSafe(|| match cli.command {
         Command::Keygen(args) => keygen(&args),
         Command::Vkey(args) => vkey(&args),
         Command::Init(args) => RedbStore::create(&args.db).map_err(Failure::from),
@@ -247,10 +248,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Logs(args) => logs(args),
         Command::Status(args) => status(&args),
         Command::Db(args) => db(args.command, cli.quiet),
-    };
+    }));
     match outcome {
-        Ok(()) => Exit::Done.into(),
-        Err(failure) => {
+        Ok(Ok(())) => Exit::Done.into(),
+        // The panic hook has said what and where.
+        Err(_) => Exit::Fault.into(),
+        Ok(Err(failure)) => {
             eprintln!("runseal-witness: {failure}");
             failure.exit().into()
         }

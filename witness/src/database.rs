@@ -13,6 +13,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
@@ -51,7 +52,8 @@ pub struct RedbStore {
 }
 
 struct Open {
-    database: Database,
+    /// `None` while it is closed.
+    database: Option<Database>,
     /// Every head as last committed: what each request asks for first.
     heads: RwLock<HashMap<String, Head>>,
 }
@@ -59,8 +61,31 @@ struct Open {
 impl Open {
     fn new(database: Database) -> Result<Self, StateError> {
         let heads = RwLock::new(read_heads(&database)?);
-        Ok(Self { database, heads })
+        Ok(Self { database: Some(database), heads })
     }
+
+    fn database(&self) -> &Database {
+        self.database.as_ref().expect("it is closed by drop alone")
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // Closing writes, and may meet damage there. What was committed is durable without it.
+        let closed = sheltered(|| {
+            drop(self.database.take());
+            Ok(())
+        });
+        if let Err(error) = closed {
+            tracing::error!(target: "state", %error, "the database was not closed in an orderly way");
+        }
+    }
+}
+
+/// Calls into redb. It trusts the numbers in its pages here and there, and panics where damage has changed them.
+fn sheltered<T>(call: impl FnOnce() -> Result<T, StateError>) -> Result<T, StateError> {
+    let nonsense = |_| Err(StateError::DamagedFile("a page of it makes no sense".to_owned()));
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(nonsense)
 }
 
 impl RedbStore {
@@ -116,7 +141,7 @@ impl RedbStore {
     /// # Errors
     /// [`StateError`].
     pub fn open(path: &Path) -> Result<Self, StateError> {
-        Self::verified(path, open_database(path)?)
+        Self::verified(path, sheltered(|| open_database(path))?)
     }
 
     /// Remembers the keys that will cosign, before the first cosignature of theirs is stored.
@@ -142,18 +167,23 @@ impl RedbStore {
     /// # Errors
     /// [`StateError`].
     pub fn check(path: &Path) -> Result<u64, StateError> {
-        let mut database = open_database(path)?;
-        if !database.check_integrity()? {
-            return Err(StateError::DamagedFile(
-                "it failed its integrity check and was repaired; check it again".to_owned(),
-            ));
-        }
+        let database = sheltered(|| {
+            let mut database = open_database(path)?;
+            if database.check_integrity()? {
+                Ok(database)
+            } else {
+                Err(StateError::DamagedFile(
+                    "it failed its integrity check and was repaired; check it again".to_owned(),
+                ))
+            }
+        })?;
         let store = Self::verified(path, database)?;
         store.with(|database| Ok(database.begin_read()?.open_table(LOGS)?.len()?))
     }
 
     fn verified(path: &Path, database: Database) -> Result<Self, StateError> {
-        let store = Self { path: path.to_owned(), open: RwLock::new(Some(Open::new(database)?)) };
+        let open = sheltered(|| Open::new(database))?;
+        let store = Self { path: path.to_owned(), open: RwLock::new(Some(open)) };
         store.verify()?;
         Ok(store)
     }
@@ -200,12 +230,13 @@ impl RedbStore {
         &self,
         work: impl FnOnce(&Database) -> Result<T, StateError>,
     ) -> Result<T, StateError> {
-        self.with_open(|open| work(&open.database))
+        self.with_open(|open| work(open.database()))
     }
 
     fn with_open<T>(&self, work: impl FnOnce(&Open) -> Result<T, StateError>) -> Result<T, StateError> {
         let guard = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        work(guard.as_ref().ok_or(StateError::Closed)?)
+        let open = guard.as_ref().ok_or(StateError::Closed)?;
+        sheltered(|| work(open))
     }
 
     /// Lets `work` change heads by other ways than a commit.
@@ -215,8 +246,8 @@ impl RedbStore {
     ) -> Result<T, StateError> {
         self.with_open(|open| {
             let mut heads = open.heads.write().unwrap_or_else(PoisonError::into_inner);
-            let outcome = work(&open.database);
-            *heads = read_heads(&open.database)?;
+            let outcome = work(open.database());
+            *heads = read_heads(open.database())?;
             outcome
         })
     }
@@ -378,8 +409,9 @@ impl Store for RedbStore {
     }
 
     fn commit(&self, changes: &[Change]) -> Result<Vec<Applied>, StateError> {
-        let outcome = self.with_open(|Open { database, heads }| {
-            let write = database.begin_write()?;
+        let outcome = self.with_open(|open| {
+            let heads = &open.heads;
+            let write = open.database().begin_write()?;
             let mut applied = Vec::with_capacity(changes.len());
             {
                 let mut logs = write.open_table(LOGS)?;
@@ -489,7 +521,7 @@ impl Store for RedbStore {
     fn recover(&self) -> Result<(), StateError> {
         let mut guard = self.open.write().unwrap_or_else(PoisonError::into_inner);
         if guard.is_none() {
-            *guard = Some(Open::new(open_database(&self.path)?)?);
+            *guard = Some(sheltered(|| Open::new(open_database(&self.path)?))?);
         }
         Ok(())
     }

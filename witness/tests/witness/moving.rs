@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use runseal_tlog::key::Algorithm;
 use runseal_witness::database::RedbStore;
+use runseal_witness::failure::Exit;
 use runseal_witness::state::Store as _;
 use runseal_witness::transfer::{self, TransferError};
 
@@ -162,4 +163,56 @@ fn what_is_newer_in_size_and_time_is_taken_up_and_stood_on_at_once() {
         assert_eq!((head.size, head.time), (size as u64, time));
         assert_eq!(exported(&holding), exported(&offering));
     }
+}
+
+#[test]
+fn a_damaged_database_is_refused_without_a_panic_or_is_what_it_was() {
+    let mut logs: Vec<_> =
+        (0..12).map(|number| TestLog::new(&format!("log.example/{number}"), 20 + number)).collect();
+    let mut list = "logs/v0\n".to_owned();
+    for log in &mut logs {
+        log.grow(9, "");
+        list.extend(["vkey ", &log.vkey(), "\n"]);
+    }
+    let place = Place::ready();
+    place.write("logs", &list);
+    let running = place.serve();
+    for log in &logs {
+        assert_eq!(running.add_checkpoint(&log.request(0, 9)).status, 200);
+    }
+    assert_eq!(running.stop(), 0);
+    let file = place.path("w.redb");
+    let whole = std::fs::read(&file).unwrap();
+    let (mut refused, mut opened) = (0, 0);
+    // A page in three loses a block, as by a write that the disk lost, and a block in three a bit.
+    let blocks = (0..whole.len()).step_by(3 * 512).map(|at| (at, 512, 0));
+    let bits = (0..whole.len()).step_by(3 * 512).map(|at| (at + 512 + at / 512 % 512, 1, 0x10));
+    for (at, length, flip) in blocks.chain(bits).filter(|(at, length, _)| at + length <= whole.len()) {
+        let mut bytes = whole.clone();
+        for byte in &mut bytes[at..at + length] {
+            *byte = if flip == 0 { 0 } else { *byte ^ flip };
+        }
+        if bytes == whole {
+            continue;
+        }
+        std::fs::write(&file, &bytes).unwrap();
+        match RedbStore::open(&file) {
+            Ok(store) => {
+                opened += 1;
+                for log in &logs {
+                    let head = store.head(&log.origin).unwrap();
+                    assert_eq!(head.size, 9, "{length} bytes at {at}: {}", log.origin);
+                }
+            }
+            Err(error) => {
+                refused += 1;
+                assert!(!error.to_string().is_empty());
+            }
+        }
+        std::fs::write(&file, &bytes).unwrap();
+        if let Err(error) = RedbStore::check(&file) {
+            assert_ne!(error.exit(), Exit::Fault, "{length} bytes at {at}: {error}");
+        }
+    }
+    assert!(refused > 10 && opened > 10, "{refused} refused, {opened} opened");
 }
