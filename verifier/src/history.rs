@@ -162,15 +162,16 @@ impl History {
         }
     }
 
-    /// Holds every page of a history file against its checksum, in a copy: the file is left as it is. Nobody may have
-    /// it open.
+    /// Holds every page of a history file against its checksum, in a copy beside it: the file is left as it is. Nobody
+    /// may have it open.
     ///
     /// # Errors
     /// [`HistoryError`]; [`Damage::Pages`] where one is not as it was written.
     #[cfg(feature = "cli")]
     pub fn check(path: &Path) -> Result<(), HistoryError> {
         let access = |source| HistoryError::Access { path: path.to_owned(), source };
-        let mut copy = tempfile::tempfile().map_err(access)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut copy = tempfile::tempfile_in(folder).map_err(access)?;
         File::open(path).and_then(|mut file| io::copy(&mut file, &mut copy)).map_err(access)?;
         let sound = sheltered(path, || {
             let backend = ScratchFile::new(copy).map_err(|error| opening(path, error))?;
